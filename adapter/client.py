@@ -27,6 +27,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 from msgspec import Struct
 
+from foreshore.catalog.item import Role
 from foreshore.errors import DatabaseError, InvalidParameterValue, Unavailable
 from foreshore.notifications import Notification
 from foreshore.output_style import OutputStyle
@@ -404,6 +405,10 @@ class Session(Protocol):
 
     async def close(self) -> None:
         """End the session and release its resources."""
+
+
+# Takes a role, a database and session variables.
+OpenSession: TypeAlias = Callable[["Role", str, Mapping[str, str]], Session]
 
 
 class ServerConfiguration(Protocol):

@@ -7,14 +7,14 @@ session       statements about the session itself, which get the session too
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from foreshore import interruptible
 from foreshore.adapter import secrets
-from foreshore.adapter.calls import notifications
-from foreshore.adapter.control import control, portals, prepare
+from foreshore.adapter.control import control, notifications, portals, prepare
+from foreshore.adapter.control.conversation import Conversation
 from foreshore.adapter.ddl import clusters, create, drop, enums, functions, owners
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
@@ -78,12 +78,9 @@ from foreshore.catalog.row_security import check_maintained
 from foreshore.result_limits import result_limits
 from foreshore.sql import plan as plans
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
-
 # Each takes the plan of its kind.
 Statement = Callable[[StatementContext, Any], Outcome | Awaitable[Outcome]]
-SessionStatement = Callable[["Session", StatementContext, Any], Outcome | Awaitable[Outcome]]
+SessionStatement = Callable[[Conversation, StatementContext, Any], Outcome | Awaitable[Outcome]]
 
 ROWS: Mapping[type, Statement] = {
     plans.Select: select,
@@ -222,7 +219,7 @@ NO_QUERY = frozenset(
 )
 
 
-async def run(session: "Session", context: StatementContext) -> Outcome:
+async def run(session: Conversation, context: StatementContext) -> Outcome:
     """Run a planned statement.
 
     Raises RelationRedefined if a relation that it names is another one than at the time at which
@@ -322,7 +319,9 @@ async def _lock(context: StatementContext) -> StatementContext:
     return context
 
 
-async def _execute(session: "Session", context: StatementContext, plan: plans.Execute) -> Outcome:
+async def _execute(
+    session: Conversation, context: StatementContext, plan: plans.Execute
+) -> Outcome:
     """Run EXECUTE: another prepared statement of the session."""
     named = prepare.named(session, plan.name)
     await context.planner.ready(named)
@@ -334,7 +333,7 @@ async def _execute(session: "Session", context: StatementContext, plan: plans.Ex
 
 
 async def _copy_change(
-    session: "Session", context: StatementContext, plan: plans.CopyChange
+    session: Conversation, context: StatementContext, plan: plans.CopyChange
 ) -> Outcome:
     """Run COPY of the rows that another statement returns."""
     (syntax,) = (await session.script(plan.sql)).parsed

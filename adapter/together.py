@@ -23,15 +23,11 @@ from msgspec.structs import replace
 from foreshore.adapter.read.keys.locked_rows import rows_under_keys
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.insert import rows_of_template
 from foreshore.adapter.write.on_conflict import stage_on_conflict
 from foreshore.adapter.write.stage import checked, key_index, stage
-from foreshore.adapter.write.target import (
-    Target,
-    lock_before_nextval,
-    lock_shared_against_ddl,
-    target_of,
-)
+from foreshore.adapter.write.target import lock_before_nextval, lock_shared_against_ddl, target_of
 from foreshore.compute.finish import expanded
 from foreshore.compute.keys.layout import KeyLayout
 from foreshore.expr.functions.system import RANDOM, RANDOM_UUID

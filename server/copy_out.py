@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-
+from foreshore.adapter.client import CopyOptions
 from foreshore.output_style import OutputStyle
 from foreshore.server import bulk_rows, message
 from foreshore.server.binary_columns import binary_column

@@ -1,7 +1,6 @@
 """Calls of nextval, currval, lastval and setval."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.target import require_writable
@@ -24,19 +23,6 @@ from foreshore.sql.bind.sequence_calls import RIGHTS_OF_CALLS
 from foreshore.types import Datum
 
 FUNCTIONS = ("nextval", "currval", "lastval", "setval")
-
-
-@dataclass(slots=True)
-class LastValues:
-    """The last value that each sequence gave to one session, for currval() and lastval()."""
-
-    by_sequence: dict[GlobalId, int] = field(default_factory=dict)
-    last: GlobalId | None = None  # the sequence that was used last
-
-    def clear(self) -> None:
-        """Forget all of them."""
-        self.by_sequence.clear()
-        self.last = None
 
 
 async def value(context: StatementContext, function: str, args: Sequence[Datum]) -> Datum:

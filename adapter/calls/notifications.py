@@ -1,48 +1,10 @@
 """LISTEN, UNLISTEN and NOTIFY, which take effect when their transaction commits."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from foreshore import notifications
-from foreshore.adapter.client import Completed
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.notifications import Channel
-from foreshore.session_limits import check_room
-from foreshore.sql.plan import Listen, Notify
 from foreshore.types import Datum
-
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
-
-
-def listen(session: "Session", context: StatementContext, plan: Listen) -> Completed:
-    """Run LISTEN or UNLISTEN."""
-    channel = None if plan.channel is None else Channel(session.database, plan.channel)
-    transaction = session.transactions.begin()
-    if channel is not None and plan.kind == "listen":
-        _check_room(session, channel)
-    transaction.add_signal(notifications.Listen(plan.kind, channel))
-    return Completed(plan.kind.upper())
-
-
-def _check_room(session: "Session", channel: Channel) -> None:
-    """Raise SessionLimitExceeded if a session may not listen on one more channel.
-
-    Those count on which it will listen when its transaction commits; UNLISTEN counts afterwards.
-    """
-    staged = session.transactions.begin().staged.signals
-    has, most = session.inbox.channels, int(session.variables["max_listens"])
-    if 0 < most <= len(has) + len(staged):
-        channels = {each.channel for each in staged if isinstance(each, notifications.Listen)}
-        if channel not in (channels := channels | has.keys()):
-            check_room(session.variables, "max_listens", len(channels), "channels")
-
-
-def notify(session: "Session", context: StatementContext, plan: Notify) -> Completed:
-    """Run NOTIFY."""
-    signal = notifications.notify(session.database, plan.channel, plan.payload)
-    session.transactions.begin().add_signal(signal)
-    return Completed("NOTIFY")
 
 
 def value(context: StatementContext, args: Sequence[Datum]) -> str:

@@ -6,7 +6,7 @@
     random(), gen_random_uuid()          random values
     setseed(seed)                        lets those of random() follow from a seed
     nextval(sequence), ...               numbers of sequences (`adapter/calls/nextval.py`)
-    pg_cancel_backend(pid), ...          signals to sessions (`adapter/session/activity.py`)
+    pg_cancel_backend(pid), ...          signals to sessions (`adapter/statement/activity.py`)
     pg_reload_conf()                     reads configuration files of the server again
     pg_advisory_lock(key), ...           locks (`adapter/calls/advisory_locks.py`)
     pg_notify(channel, payload)          NOTIFY (`adapter/calls/notifications.py`)
@@ -31,8 +31,8 @@ from foreshore.adapter import leftovers
 from foreshore.adapter.calls import advisory_locks as advisory
 from foreshore.adapter.calls import nextval as numbering
 from foreshore.adapter.calls import notifications
+from foreshore.adapter.calls.signals import signal
 from foreshore.adapter.plans.calls import SETTINGS
-from foreshore.adapter.session.activity import signal
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.roles import require_settable, require_visible
 from foreshore.compute.local.calls import evaluate_with_calls

@@ -1,10 +1,9 @@
 """Statements about the session itself: transactions and variables, DISCARD, VACUUM and its kin."""
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from foreshore.adapter.client import Completed
+from foreshore.adapter.control.conversation import Conversation
 from foreshore.adapter.ddl import temporary
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, Selected
@@ -24,11 +23,8 @@ from foreshore.session_variables import OF_ROLES
 from foreshore.setting_kinds import BOUNDED_STALENESS
 from foreshore.sql import plan as plans
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
-
-def begin(session: "Session", context: StatementContext, plan: plans.Begin) -> Completed:
+def begin(session: Conversation, context: StatementContext, plan: plans.Begin) -> Completed:
     """Run BEGIN."""
     transaction = session.transactions.begin()
     if transaction.block:
@@ -38,7 +34,7 @@ def begin(session: "Session", context: StatementContext, plan: plans.Begin) -> C
     return Completed("START TRANSACTION" if plan.started else "BEGIN")
 
 
-async def commit(session: "Session", context: StatementContext, plan: plans.Commit) -> Completed:
+async def commit(session: Conversation, context: StatementContext, plan: plans.Commit) -> Completed:
     """Run COMMIT; of a failed transaction it is a rollback."""
     if session.transactions.failed:
         await session.transactions.rollback()
@@ -54,7 +50,7 @@ async def commit(session: "Session", context: StatementContext, plan: plans.Comm
 
 
 async def rollback(
-    session: "Session", context: StatementContext, plan: plans.Rollback
+    session: Conversation, context: StatementContext, plan: plans.Rollback
 ) -> Completed:
     """Run ROLLBACK."""
     if not session.transactions.in_block:
@@ -65,11 +61,11 @@ async def rollback(
     return Completed("ROLLBACK")
 
 
-def _warn(session: "Session", message: str, sqlstate: str = "25P01") -> None:
+def _warn(session: Conversation, message: str, sqlstate: str = "25P01") -> None:
     session.notice(message, severity="WARNING", sqlstate=sqlstate)
 
 
-def savepoint(session: "Session", context: StatementContext, plan: plans.Savepoint) -> Completed:
+def savepoint(session: Conversation, context: StatementContext, plan: plans.Savepoint) -> Completed:
     """Run SAVEPOINT, RELEASE or ROLLBACK TO."""
     transaction = session.transactions.begin()
     what = "ROLLBACK TO SAVEPOINT" if plan.kind == "rollback to" else plan.kind.upper()
@@ -90,7 +86,7 @@ def savepoint(session: "Session", context: StatementContext, plan: plans.Savepoi
 
 
 def set_transaction(
-    session: "Session", context: StatementContext, plan: plans.SetTransaction
+    session: Conversation, context: StatementContext, plan: plans.SetTransaction
 ) -> Completed:
     """Run SET TRANSACTION and SET SESSION CHARACTERISTICS."""
     if plan.session:
@@ -107,7 +103,9 @@ def set_transaction(
     return Completed("SET")
 
 
-def _set_characteristics(session: "Session", read_only: bool | None, isolation: str | None) -> None:
+def _set_characteristics(
+    session: Conversation, read_only: bool | None, isolation: str | None
+) -> None:
     """Set how the running transaction reads and whether it writes; None leaves it as it is."""
     transaction = session.transactions.begin()
     variables = session.variables
@@ -130,7 +128,7 @@ def _set_characteristics(session: "Session", read_only: bool | None, isolation: 
 
 
 def set_variable(
-    session: "Session", context: StatementContext, plan: plans.SetVariable
+    session: Conversation, context: StatementContext, plan: plans.SetVariable
 ) -> Completed:
     """Run SET."""
     name = plan.name.lower()
@@ -157,7 +155,7 @@ def set_variable(
 
 
 def _set(
-    session: "Session", name: str, values: tuple[str, ...] | None, *, local: bool = False
+    session: Conversation, name: str, values: tuple[str, ...] | None, *, local: bool = False
 ) -> None:
     """Set a variable; None is its default."""
     if name.lower() in OF_ROLES:
@@ -171,7 +169,7 @@ def _set(
 
 
 def reset_variable(
-    session: "Session", context: StatementContext, plan: plans.ResetVariable
+    session: Conversation, context: StatementContext, plan: plans.ResetVariable
 ) -> Completed:
     """Run RESET."""
     if plan.name is None:
@@ -183,7 +181,7 @@ def reset_variable(
 
 
 def show_variable(
-    session: "Session", context: StatementContext, plan: plans.ShowVariable
+    session: Conversation, context: StatementContext, plan: plans.ShowVariable
 ) -> Selected:
     """Run SHOW."""
     if plan.name == "all":
@@ -198,7 +196,9 @@ def show_variable(
     return Selected(plan.desc, BatchSource(batch), "SHOW")
 
 
-async def discard(session: "Session", context: StatementContext, plan: plans.Discard) -> Completed:
+async def discard(
+    session: Conversation, context: StatementContext, plan: plans.Discard
+) -> Completed:
     """Run DISCARD."""
     if plan.what in ("all", "plans"):
         if plan.what == "all":
@@ -221,7 +221,7 @@ async def discard(session: "Session", context: StatementContext, plan: plans.Dis
 
 
 async def maintain(
-    session: "Session", context: StatementContext, plan: plans.Maintain
+    session: Conversation, context: StatementContext, plan: plans.Maintain
 ) -> Completed:
     """Run VACUUM, ANALYZE, CHECKPOINT or REINDEX; indexes need no rebuilding."""
     verb = plan.verb.upper()

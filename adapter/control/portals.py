@@ -4,178 +4,36 @@ DECLARE, FETCH, MOVE and CLOSE let the client take a result a few rows at a time
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
+from foreshore.adapter.control.conversation import Conversation
 from foreshore.adapter.read.cursor_rows import CursorRows
 from foreshore.adapter.read.select import selected
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.result import ALL, BatchSource, Outcome, RowSource, Selected
+from foreshore.adapter.statement.portals import BoundPortal
+from foreshore.adapter.statement.result import ALL, BatchSource, Outcome, Selected
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.compute.result import Result
-from foreshore.datum import from_array
 from foreshore.errors import (
     DatabaseError,
     DuplicateCursor,
     FeatureNotSupported,
     InvalidCursorName,
-    InvalidCursorState,
     NoActiveSqlTransaction,
     ObjectNotInPrerequisiteState,
 )
-from foreshore.ids import GlobalId
-from foreshore.session_limits import check_room
-from foreshore.session_variables import Variables
 from foreshore.sql.plan import (
     CloseCursor,
-    CursorTable,
     Declare,
     Fetch,
     Select,
 )
-from foreshore.types import Datum, RelationDesc, arrow_type
-
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
-
-
-@dataclass(eq=False, slots=True)
-class BoundPortal:
-    """A statement with its arguments, and what is left of its result; or a cursor."""
-
-    name: str
-    statement: Prepared
-    args: Sequence[Datum] = ()
-    formats: Sequence[int] = ()
-    result: Selected | None = None
-    done: bool = False
-    hold: bool = False  # WITH HOLD: it outlives the transaction if that commits
-    held: bool = False  # it has
-    cursor: bool = False
-    scroll: bool | None = None  # None: not said
-    binary: bool = False
-    failed: bool = False  # a FETCH failed, so nobody knows which rows come next
-    created: int = 0  # microseconds since 1970
-    desc: RelationDesc | None = None
-    tables: Sequence[CursorTable] = ()  # whose rows WHERE CURRENT OF may change
-    row: pa.RecordBatch | None = None  # the row on which the cursor is, with hidden columns
-    locks: bool = False  # FOR UPDATE and similar
-    size: int = 0  # bytes of its arguments, and of the text that only it keeps
-
-    @property
-    def streams(self) -> bool:
-        """Whether it is a cursor over SUBSCRIBE."""
-        return self.result is not None and self.result.source.streaming
-
-    @property
-    def changes(self) -> bool:
-        """Whether running it may leave something to commit."""
-        return self.statement.changes
-
-    def close(self) -> None:
-        """Give up what is left of the result."""
-        if self.result is not None:
-            self.result.source.close()
-            self.result = None
-        self.done = True
-
-
-class Portals(dict[str, BoundPortal]):
-    """The portals and cursors of a session, by name."""
-
-    def __init__(self, variables: Variables) -> None:
-        super().__init__()
-        self._variables = variables
-        variables.kept.count(self._size)
-        self.streams: list[RowSource] = []  # of COPY; they end with the transaction
-
-    def named(self, name: str) -> BoundPortal:
-        """Return a portal; raises InvalidCursorName."""
-        portal = self.get(name)
-        if portal is None:
-            raise InvalidCursorName(f'portal "{name}" does not exist')
-        return portal
-
-    def add(self, portal: BoundPortal) -> None:
-        """Add a portal; the unnamed one replaces another."""
-        old = self.get(portal.name)
-        if old is not None:
-            if portal.name:
-                raise DuplicateCursor(f'cursor "{portal.name}" already exists')
-            old.close()
-        elif portal.name:
-            self.check_room(portal.size)
-        self[portal.name] = portal
-
-    def check_room(self, size: int) -> None:
-        """Raise SessionLimitExceeded if the session may not have another one, of this size."""
-        has = len(self) - ("" in self)
-        check_room(self._variables, "max_portals", has, "portals and cursors")
-        self._variables.kept.check_room(size)
-
-    def _size(self) -> int:
-        return sum(each.size for name, each in self.items() if name)
-
-    def current(self, name: str, table: GlobalId, called: str, column: int) -> Datum:
-        """Return a key column of the row of a table on which a cursor is.
-
-        `called` is the name of the table. Raises InvalidCursorName or InvalidCursorState.
-        """
-        portal = self.get(name)
-        if portal is None:
-            raise InvalidCursorName(f'cursor "{name}" does not exist')
-        if not isinstance(portal.statement.plan, Declare | Select) or portal.streams:
-            raise InvalidCursorState(f'cursor "{name}" is not a SELECT query')
-        if portal.held:
-            raise InvalidCursorState(f'cursor "{name}" is held from a previous transaction')
-        found = next((each for each in portal.tables if each.table == table), None)
-        if found is None and portal.locks:
-            raise InvalidCursorState(
-                f'cursor "{name}" does not have a FOR UPDATE/SHARE reference to table "{called}"'
-            )
-        if found is not None and not found.key:
-            raise InvalidCursorState(
-                f'cursor "{name}" has multiple FOR UPDATE/SHARE references to table "{called}"'
-            )
-        if found is None or column not in found.key:
-            raise InvalidCursorState(
-                f'cursor "{name}" is not a simply updatable scan of table "{called}"'
-            )
-        if portal.row is None:
-            raise InvalidCursorState(f'cursor "{name}" is not positioned on a row')
-        assert portal.result is not None
-        place = found.places[found.key.index(column)]
-        type = portal.result.desc.columns[place].type
-        return from_array(portal.row.column(place), type)[0]
-
-    def close(self, name: str) -> None:
-        """Close a portal, if there is one."""
-        portal = self.pop(name, None)
-        if portal is not None:
-            portal.close()
-
-    def close_but(self, kept: Collection[BoundPortal] = ()) -> None:
-        """Close all portals but those `kept`."""
-        for name, portal in list(self.items()):
-            if portal not in kept:
-                self.close(name)
-
-    def end(self, *, committed: bool) -> None:
-        """Close the portals that end with a transaction."""
-        while self.streams:
-            self.streams.pop().close()
-        for name, portal in list(self.items()):
-            portal.held = portal.held or (committed and portal.hold)
-            if not portal.held:
-                self.close(name)
-
+from foreshore.types import RelationDesc, arrow_type
 
 # --- cursors -------------------------------------------------------------------------------
 
@@ -185,7 +43,7 @@ def text_size(statement: Prepared) -> int:
     return 0 if statement.name or statement.syntax is None else len(statement.syntax.text)
 
 
-async def declare(session: "Session", context: StatementContext, plan: Declare) -> Completed:
+async def declare(session: Conversation, context: StatementContext, plan: Declare) -> Completed:
     """Run DECLARE: the rows are those of its own time, also when they are fetched later."""
     if context.alone and not plan.hold and not context.transaction.block:
         raise NoActiveSqlTransaction("DECLARE CURSOR can only be used in transaction blocks")
@@ -225,7 +83,7 @@ async def declare(session: "Session", context: StatementContext, plan: Declare) 
     return Completed("DECLARE CURSOR")
 
 
-async def fetch(session: "Session", context: StatementContext, plan: Fetch) -> Outcome:
+async def fetch(session: Conversation, context: StatementContext, plan: Fetch) -> Outcome:
     """Run FETCH or MOVE, of a cursor or of a portal of the extended protocol."""
     portal = session.portals.get(plan.name)
     if portal is None or (portal.result is None and not _may_begin(portal)):
@@ -330,7 +188,7 @@ async def _add(rows: Result, batch: pa.RecordBatch) -> None:
         await blocking.run(None, rows.add, batch)
 
 
-def close(session: "Session", context: StatementContext, plan: CloseCursor) -> Completed:
+def close(session: Conversation, context: StatementContext, plan: CloseCursor) -> Completed:
     """Run CLOSE."""
     if plan.name is None:
         session.portals.close_but([each for each in session.portals.values() if not each.cursor])

@@ -32,13 +32,13 @@ from foreshore.adapter.leftovers import Leftovers
 from foreshore.adapter.metrics.published import PublishedMetrics
 from foreshore.adapter.services.copies import Copies
 from foreshore.adapter.services.process import Audit
-from foreshore.adapter.session.commit import ConstraintGuard
 from foreshore.adapter.sinks.exports import SinkExports
 from foreshore.adapter.sinks.previous import previous_of
 from foreshore.adapter.sources.ingestion import Ingestion
 from foreshore.adapter.sources.webhooks import Webhooks
 from foreshore.adapter.subscribe.changelogs import Changelogs
 from foreshore.adapter.transaction.advisory_locks import AdvisoryLocks
+from foreshore.adapter.transaction.constraint_guard import ConstraintGuard
 from foreshore.adapter.transaction.group_commit import GroupCommit
 from foreshore.adapter.transaction.locks import Locks
 from foreshore.adapter.transaction.timestamp_selection import Interval

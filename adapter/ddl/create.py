@@ -14,7 +14,6 @@ from foreshore.adapter.ddl.clusters import cluster_called
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import add_item, is_taken, is_taken_in, schema_of, skip_existing
 from foreshore.adapter.ddl.refresh import schedule_of
-from foreshore.adapter.ddl.roles.names import owner_of_new
 from foreshore.adapter.ddl.sequences import add_sequence
 from foreshore.adapter.ddl.tables.foreign_keys import add_foreign_keys
 from foreshore.adapter.ddl.tables.marks import add_marks, with_marks
@@ -24,6 +23,7 @@ from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.role_names import owner_of_new
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
 from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import target_of

@@ -8,8 +8,8 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.enums import plan_again
 from foreshore.adapter.ddl.objects import add_item, schema_of
-from foreshore.adapter.ddl.roles.names import refuse_public, role_of
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.role_names import refuse_public, role_of
 from foreshore.catalog.functions import alter_function, redefine_function
 from foreshore.catalog.item import Item
 from foreshore.errors import (
@@ -21,7 +21,7 @@ from foreshore.errors import (
     UndefinedFunction,
     WrongObjectType,
 )
-from foreshore.expr.functions.function import type_key
+from foreshore.expr.functions.function import arguments_of
 from foreshore.in_turns import in_turns
 from foreshore.python_functions.limits import check_allowed
 from foreshore.sql.bind.definitions.functions import written_function
@@ -64,11 +64,6 @@ def create_function(context: StatementContext, plan: CreateFunction) -> Complete
         )
     _replace(context, same[0], plan)
     return Completed("CREATE FUNCTION")
-
-
-def arguments_of(types: tuple[SqlType, ...]) -> tuple[str, ...]:
-    """Return the keys of parameters' types by which functions of one name differ."""
-    return tuple(type_key(SqlType("numeric") if t.name == "number" else t) for t in types)
 
 
 def _replace(context: StatementContext, old: Item, plan: CreateFunction) -> None:

@@ -2,8 +2,8 @@
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
-from foreshore.adapter.ddl.roles.names import refuse_public, role_of
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.role_names import refuse_public, role_of
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.item import Item, Object
 from foreshore.errors import FeatureNotSupported, InvalidSchemaName, WrongObjectType

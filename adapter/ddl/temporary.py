@@ -14,18 +14,15 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.services.names import Names
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.sessions import Peer
 from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.state import PERMANENT
 from foreshore.upkeep import goes_on
-
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +45,7 @@ def discard(context: StatementContext) -> None:
         drop_objects(context, items, cascade=True)
 
 
-async def run_sweeps(coordinator: Names, sessions: Mapping[int, "Session"]) -> None:
+async def run_sweeps(coordinator: Names, sessions: Mapping[int, Peer]) -> None:
     """Drop the temporary objects of ended sessions every second, until cancelled."""
     while True:
         await asyncio.sleep(SWEEP_INTERVAL_S)
@@ -56,7 +53,7 @@ async def run_sweeps(coordinator: Names, sessions: Mapping[int, "Session"]) -> N
         await goes_on(dropped, "temporary objects are not dropped yet")
 
 
-async def sweep(coordinator: Names, sessions: Mapping[int, "Session"]) -> None:
+async def sweep(coordinator: Names, sessions: Mapping[int, Peer]) -> None:
     """Drop the temporary schemas of sessions that are not among `sessions` any more."""
     live = {each.temporary_schema for each in sessions.values()}
     change = coordinator.catalog.transaction()

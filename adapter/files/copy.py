@@ -25,6 +25,7 @@ from foreshore.adapter.read.select import select
 from foreshore.adapter.services.copies import Copies, Progress
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import taken
+from foreshore.adapter.statement.sessions import Peer
 from foreshore.adapter.write.copy import GivenRows
 from foreshore.adapter.write.target import target_of
 from foreshore.compute.engine import Cancellation
@@ -41,14 +42,13 @@ from foreshore.storage.lake.writing import Export, Writer
 from foreshore.types import RelationDesc
 
 if TYPE_CHECKING:
-    from foreshore.adapter.session.activity import Interrupts
-    from foreshore.adapter.session.session import Session
+    from foreshore.adapter.statement.interrupts import Interrupts
 
 WRITERS = 4
 
 
 async def copy_from_files(
-    session: "Session", context: StatementContext, plan: CopyFromFiles
+    session: Peer, context: StatementContext, plan: CopyFromFiles
 ) -> Completed:
     """Run COPY table FROM files."""
     desc = target_of(context, plan.table, "COPY FROM").desc
@@ -233,9 +233,7 @@ def csv_form(options: FileOptions) -> CsvForm:
     return CsvForm(csv.delimiter, csv.null, csv.header, csv.quote, csv.escape, csv.match_header)
 
 
-async def copy_to_files(
-    session: "Session", context: StatementContext, plan: CopyToFiles
-) -> Completed:
+async def copy_to_files(session: Peer, context: StatementContext, plan: CopyToFiles) -> Completed:
     """Run COPY query TO files."""
     copies, options, format = context.coordinator.copies, plan.files, plan.files.format
     threads = copies.threads(options)

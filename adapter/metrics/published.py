@@ -8,21 +8,21 @@ MOST_RETRY_S.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.adapter.client import Rows
+from foreshore.adapter.client import OpenSession, Rows, Session
 from foreshore.adapter.metrics.create import check_names_free, check_readable, index_of, relation_of
 from foreshore.adapter.metrics.series import Change, Labels, Series
 from foreshore.adapter.services.metrics import Status
 from foreshore.adapter.services.names import Names
 from foreshore.adapter.services.times import Times
 from foreshore.catalog.groups import METRICS
-from foreshore.catalog.item import Item, Object, Role
+from foreshore.catalog.item import Item, Object
 from foreshore.catalog.roles import role_with
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
@@ -31,16 +31,11 @@ from foreshore.sql.rewrite.full_names import dotted
 from foreshore.text_columns import text_column
 from foreshore.types import RelationDesc
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
-
 logger = logging.getLogger(__name__)
 
 RETRY_S = 1.0  # which doubles with each failure
 MOST_RETRY_S = 60.0
 HEAD = 3  # columns of a SUBSCRIBE before those of the view: time, progress, copies
-# Takes a role, a database and session variables.
-OpenSession = Callable[[Role, str, Mapping[str, str]], "Session"]
 
 
 class Measured(Names, Times, Protocol):
@@ -181,7 +176,7 @@ class PublishedMetrics:
         metrics = self._coordinator.state.items_of(METRICS)
         check_names_free(item.name, item.metric, [each for each in metrics if each.id < item.id])
 
-    async def _take(self, metric: _Published, session: "Session", rows: Rows) -> None:
+    async def _take(self, metric: _Published, session: Session, rows: Rows) -> None:
         """Keep the series up to date until the subscription ends."""
         desc = RelationDesc(rows.desc.names[HEAD:], rows.desc.columns[HEAD:])
         metric.labels = desc.names[:-1]
@@ -202,7 +197,7 @@ class PublishedMetrics:
                 metric.failures = 0
 
 
-def _changes(batch: pa.RecordBatch, desc: RelationDesc, session: "Session") -> list[Change]:
+def _changes(batch: pa.RecordBatch, desc: RelationDesc, session: Session) -> list[Change]:
     """Return the changes in a batch of a subscription, without rows of progress."""
     changes = batch.filter(pc.invert(batch.column(1)))
     if not changes.num_rows:

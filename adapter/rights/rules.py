@@ -8,11 +8,10 @@ create. Every kind of statement has an entry; superusers pass all of them.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from foreshore.adapter.ddl.functions import arguments_of
-from foreshore.adapter.ddl.roles.names import role_of
 from foreshore.adapter.plans.access_path import Constant
 from foreshore.adapter.rights import clusters
 from foreshore.adapter.rights.checker import Checker
+from foreshore.adapter.statement.role_names import role_of
 from foreshore.adapter.statement.roles import (
     require_settable,
     require_untrusted_language,
@@ -22,6 +21,7 @@ from foreshore.catalog.item import Connection, Database, Item, Object, Replica, 
 from foreshore.catalog.needs import require_all
 from foreshore.catalog.rights import holds, is_member, may_act_as
 from foreshore.errors import InsufficientPrivilege
+from foreshore.expr.functions.function import arguments_of
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
 from foreshore.sinks.python import PythonTarget

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from foreshore import interruptible, tracing
 from foreshore.adapter import dispatch
-from foreshore.adapter.calls.nextval import LastValues
 from foreshore.adapter.client import (
     Completed,
     CopyIn,
@@ -33,20 +32,23 @@ from foreshore.adapter.client import (
     Ran,
     Reading,
 )
-from foreshore.adapter.control.portals import BoundPortal, Portals, text_size
-from foreshore.adapter.control.prepare import Statements
+from foreshore.adapter.control.portals import text_size
+from foreshore.adapter.control.statements import Statements
 from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.failing_views import explained
 from foreshore.adapter.introspection.relations import builtin_rows
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.rights.reading import reading_of
-from foreshore.adapter.session.activity import Activity, Interrupts
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
 from foreshore.adapter.session.transactions import Transactions
+from foreshore.adapter.statement.activity import Activity
 from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.interrupts import Interrupts
+from foreshore.adapter.statement.last_values import LastValues
 from foreshore.adapter.statement.planning_cost import is_short, planning_owner
+from foreshore.adapter.statement.portals import BoundPortal, Portals
 from foreshore.adapter.statement.result import (
     Outcome,
     Selected,

@@ -12,13 +12,13 @@ from functools import partial
 from typing import Protocol
 
 from foreshore import blocking
-from foreshore.adapter.control.portals import BoundPortal, Portals
 from foreshore.adapter.ddl import temporary
 from foreshore.adapter.services.collections import Collections
 from foreshore.adapter.services.process import Process
 from foreshore.adapter.session import commit as committing
-from foreshore.adapter.session.activity import Interrupts
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.interrupts import Interrupts
+from foreshore.adapter.statement.portals import BoundPortal, Portals
 from foreshore.adapter.transaction.locks import CATALOG
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint

@@ -63,7 +63,7 @@ from foreshore.storage.ingest.postgres.own_slot import with_own_slot
 from foreshore.update import DIFF, DIFF_FIELD
 
 if TYPE_CHECKING:
-    from foreshore.adapter.metrics.published import OpenSession
+    from foreshore.adapter.client import OpenSession
 
 logger = logging.getLogger(__name__)
 

@@ -34,16 +34,16 @@ from foreshore.update import Timestamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from foreshore.adapter.calls.nextval import LastValues
-    from foreshore.adapter.session.activity import Interrupts
-    from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.prepared import Prepared
-    from foreshore.adapter.session.session import Session
+    from foreshore.adapter.statement.interrupts import Interrupts
+    from foreshore.adapter.statement.last_values import LastValues
+    from foreshore.adapter.statement.planner import Planner
     from foreshore.adapter.statement.result import RowSource
     from foreshore.adapter.statement.roles import SessionRoles
+    from foreshore.adapter.statement.sessions import Peer
+    from foreshore.adapter.statement.staging import Staging
     from foreshore.adapter.statement.trace import Trace
     from foreshore.adapter.transaction.transaction import Transaction
-    from foreshore.adapter.write.stage import Staging
     from foreshore.catalog.item import Role
     from foreshore.catalog.transaction import Transaction as CatalogTransaction
     from foreshore.notifications import Inbox
@@ -98,9 +98,9 @@ class StatementContext(Struct, frozen=True, eq=False):
     args: Sequence[Datum]
     alone: bool
     transaction: "Transaction"
-    planner: "SessionPlanner"  # the catalog as the transaction sees it
+    planner: "Planner"  # the catalog as the transaction sees it
     coordinator: Services
-    sessions: "Mapping[int, Session]"  # all of the environment, by pid
+    sessions: "Mapping[int, Peer]"  # all of the environment, by pid
     pid: int
     roles: "SessionRoles"
     variables: "Variables"

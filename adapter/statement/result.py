@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
-from foreshore.adapter.session.activity import Interrupts
+from foreshore.adapter.statement.interrupts import Interrupts
 from foreshore.compute.finish import batch_of_rows, expanded, finish, finished_parts
 from foreshore.compute.result import BATCH_ROWS, KEPT_BYTES, SMALL, Result, collected
 from foreshore.expr.ir import Finishing

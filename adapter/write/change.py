@@ -17,11 +17,12 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.read.keys.locked_rows import locked_rows
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import Outcome
+from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.returning import returned, returned_of
 from foreshore.adapter.write.row_checks import require_policies
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
 from foreshore.adapter.write.stage import checked, stage
-from foreshore.adapter.write.target import Target, target_of
+from foreshore.adapter.write.target import target_of
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.errors import CardinalityViolation
 from foreshore.rows import split_diffs, table_of

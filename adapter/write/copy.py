@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,10 +13,12 @@ from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.adapter.read.select import select
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import Selected, taken
+from foreshore.adapter.statement.sessions import Attempts
+from foreshore.adapter.statement.staging import Staging, Target
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.write.source import with_row_outputs
-from foreshore.adapter.write.stage import Staging, checked, follow_foreign_keys, stage, stage_rows
-from foreshore.adapter.write.target import Target, lock_shared_against_ddl, target_of
+from foreshore.adapter.write.stage import checked, follow_foreign_keys, stage, stage_rows
+from foreshore.adapter.write.target import lock_shared_against_ddl, target_of
 from foreshore.compute.engine import check_memory
 from foreshore.errors import (
     DatabaseError,
@@ -37,11 +38,8 @@ from foreshore.types import RelationDesc
 Tell = Callable[[int, DatabaseError], None]
 FEW_ROWS = 100_000  # among which the one that breaks a constraint is looked for
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
-
-def copy_from(session: "Session", context: StatementContext, plan: CopyFrom) -> CopyIn:
+def copy_from(session: Attempts, context: StatementContext, plan: CopyFrom) -> CopyIn:
     """Begin a COPY ... FROM STDIN; the server writes the rows to the result's target.
 
     If the statement is alone, finishing the target as the last statement commits.
@@ -57,7 +55,7 @@ def copy_from(session: "Session", context: StatementContext, plan: CopyFrom) -> 
 class _Rows:
     """The rows of one COPY, which are staged in the transaction when all have been received."""
 
-    def __init__(self, session: "Session", context: StatementContext, given: RelationDesc) -> None:
+    def __init__(self, session: Attempts, context: StatementContext, given: RelationDesc) -> None:
         self._session = session
         self._context = context
         assert isinstance(context.prepared.plan, CopyFrom)

@@ -22,9 +22,10 @@ from msgspec.structs import replace
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.staging import Staging
 from foreshore.adapter.transaction.violations import match_full_nulls, not_present, still_referenced
 from foreshore.adapter.write.referential_actions import acted, referring_rows
-from foreshore.adapter.write.stage import Staging, key_index, stage_rows
+from foreshore.adapter.write.stage import key_index, stage_rows
 from foreshore.adapter.write.target import target_of
 from foreshore.catalog.item import Item
 from foreshore.compute.arrange.arrangement import consolidate

@@ -16,10 +16,11 @@ from foreshore.adapter.read.keys.key_lookup import locks_of_rows
 from foreshore.adapter.read.keys.row_read import RowRead, plan_over_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.returning import WRITTEN, over_written
 from foreshore.adapter.write.row_checks import require_policies
 from foreshore.adapter.write.stage import checked, key_index, stage
-from foreshore.adapter.write.target import Target, require_unaltered
+from foreshore.adapter.write.target import require_unaltered
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.finish import expanded
 from foreshore.compute.keys.conflicts import NONE, existing_rows, first_of_each_key, repeated

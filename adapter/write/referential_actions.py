@@ -10,9 +10,10 @@ from foreshore.adapter.ddl.tables.verify_constraints import with_own_rows
 from foreshore.adapter.read.keys.key_lookup import locked_under
 from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.staging import Staging, Target
 from foreshore.adapter.write.source import with_row_outputs
-from foreshore.adapter.write.stage import Staging, checked
-from foreshore.adapter.write.target import Target, committed_rows, target_of
+from foreshore.adapter.write.stage import checked
+from foreshore.adapter.write.target import committed_rows, target_of
 from foreshore.compute.arrange.key import hash_columns, pairs_equal
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.keys.key_casts import cast_keys

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from foreshore.adapter.read.pipeline import read_rows
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.returning import WRITTEN, over_rows
 from foreshore.adapter.write.stage import first_failing, with_generated
-from foreshore.adapter.write.target import Target
 from foreshore.compute.engine import rows_schema
 from foreshore.errors import InsufficientPrivilege
 from foreshore.rows import split_diffs

@@ -26,7 +26,8 @@ from foreshore.adapter.read.pipeline import prepared_peek, read_rows
 from foreshore.adapter.read.select import rows_of_init_plans
 from foreshore.adapter.read.timestamp import tables_below
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.write.target import Target, lock_before_nextval, target_of
+from foreshore.adapter.statement.staging import Target
+from foreshore.adapter.write.target import lock_before_nextval, target_of
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.constraint import Unique

@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.staging import Staging, Target
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.transaction.violations import check_fails, failing_row, key_exists, null_in
-from foreshore.adapter.write.target import Target, require_unaltered
+from foreshore.adapter.write.target import require_unaltered
 from foreshore.adapter.write.uncommitted import kept_in_transaction
 from foreshore.catalog.planned import Planned
 from foreshore.compute.engine import check_memory
@@ -155,16 +156,6 @@ def first_failing(
         raise DataError.parse(errors.drop_null()[0].as_py())
     place = pc.index(values, pa.scalar(False)).as_py()
     return None if place < 0 else int(place)
-
-
-@dataclass(frozen=True, slots=True)
-class Staging:
-    """Rows to stage, maybe later; see `stage_rows`."""
-
-    target: Target
-    deleted: TableRows | None
-    inserted: TableRows | None
-    updated: tuple[TableRows, TableRows] | None = None  # old and new rows, in one order
 
 
 # --- keys ----------------------------------------------------------------------------------

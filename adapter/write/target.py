@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 import pyarrow as pa
-from msgspec import Struct
 
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.staging import Target
 from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
@@ -14,15 +14,6 @@ from foreshore.ids import GlobalId
 from foreshore.isolation import BoundedStaleness
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF_FIELD, Timestamp
-
-
-class Target(Struct, frozen=True):
-    """A table and the definition for which a statement makes its rows."""
-
-    id: GlobalId
-    planned: Planned
-    desc: RelationDesc  # its columns
-    width: int  # how many they are
 
 
 def target_of(context: StatementContext, id: GlobalId, verb: str | None = None) -> Target:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from foreshore.adapter.client import (
     Completed,
     CopyIn,
+    CopyOptions,
     CopyOut,
     EmptyQuery,
     Execution,
@@ -38,7 +39,6 @@ from foreshore.errors import (
 )
 from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
-from foreshore.sql.plan import CopyOptions
 from foreshore.tokens import AccessToken
 from foreshore.types import ColumnType, Datum, RelationDesc, SqlType, type_of_oid
 

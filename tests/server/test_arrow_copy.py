@@ -5,11 +5,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.client import CopyIn
+from foreshore.adapter.client import CopyIn, CopyOptions
 from foreshore.datum import from_array, to_array
 from foreshore.errors import BadCopyFileFormat, DatabaseError, DataError, NumericValueOutOfRange
 from foreshore.server.arrow_copy import ArrowCopyParser, ArrowFormatter
-from foreshore.sql.plan import CopyOptions
 from foreshore.text import format_text, parse_text
 from foreshore.types import (
     INT4,

@@ -15,14 +15,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foreshore.adapter.client import CopyIn
+from foreshore.adapter.client import CopyIn, CopyOptions
 from foreshore.datum import from_array, to_array
 from foreshore.errors import DatabaseError
 from foreshore.output_style import OutputStyle
 from foreshore.server import bulk_rows
 from foreshore.server.copy_in import CopyParser
 from foreshore.server.copy_out import CopyFormatter
-from foreshore.sql.plan import CopyOptions
 from foreshore.text import format_text, parse_text
 from foreshore.types import INT4, TEXT, RelationDesc, SqlType, array_of, numeric
 from tests.server.fake import FakeClient, FakeTarget, desc_of

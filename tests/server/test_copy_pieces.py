@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from foreshore.adapter.client import CopyIn
+from foreshore.adapter.client import CopyIn, CopyOptions
 from foreshore.server.arrow_copy import ArrowCopyParser
 from foreshore.server.binary_copy import BinaryCopyParser
 from foreshore.server.copy_in import CopyParser
-from foreshore.sql.plan import CopyOptions
 from foreshore.types import TEXT
 from tests.server.fake import FakeClient, FakeTarget, desc_of
 

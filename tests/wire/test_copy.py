@@ -10,10 +10,10 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from foreshore.adapter.client import CopyOptions
 from foreshore.server import copying as server_copying
 from foreshore.server.copy_in import PIECE
 from foreshore.server.protocol import GATHERED
-from foreshore.sql.plan import CopyOptions
 from foreshore.types import INT4, TEXT
 from tests.server.fake import desc_of
 from tests.server.serving import Served

@@ -1,8 +1,8 @@
 """ALTER DEFAULT PRIVILEGES."""
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.roles.names import current_role, grantees_of, roles_of
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.role_names import current_role, grantees_of, roles_of
 from foreshore.catalog.default_rights import changed_defaults
 from foreshore.catalog.granting import Giving
 from foreshore.catalog.item import Role

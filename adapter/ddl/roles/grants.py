@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Iterable
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.functions import function_called
-from foreshore.adapter.ddl.roles.names import current_role, grantees_of, role_of
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.role_names import current_role, grantees_of, role_of
 from foreshore.catalog import roles
 from foreshore.catalog.granting import Giving, change_column_rights, change_rights
 from foreshore.catalog.item import (

@@ -2,8 +2,8 @@
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
-from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of, roles_of
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.role_names import current_role, refuse_public, role_of, roles_of
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.item import (
     FIRST_ROLE_ID,

@@ -6,8 +6,14 @@ from typing import Any
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of, roles_of, warn
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.role_names import (
+    current_role,
+    refuse_public,
+    role_of,
+    roles_of,
+    warn,
+)
 from foreshore.catalog import roles
 from foreshore.catalog.item import FIRST_ROLE_ID, Item, Role
 from foreshore.catalog.owned import describe_uses

@@ -7,8 +7,8 @@ database. What only superusers may set, only they may keep or reset.
 from msgspec.structs import replace
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.role_names import current_role, refuse_public, role_of
 from foreshore.adapter.statement.roles import NO_ROLE, require_settable
 from foreshore.catalog.item import Database, Role
 from foreshore.catalog.network_policies import rules_of

@@ -1,10 +1,10 @@
 """ALTER SYSTEM."""
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.roles.names import current_role
 from foreshore.adapter.ddl.roles.network_policies import peer_of
 from foreshore.adapter.ddl.roles.settings import changed_settings
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.role_names import current_role
 from foreshore.catalog.network_policies import check_not_locked_out
 from foreshore.catalog.system_settings import set_system_settings, system_settings
 from foreshore.errors import CantChangeRuntimeParam, InsufficientPrivilege

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, Selected
+from foreshore.adapter.statement.role_names import current_role, refuse_public, role_of
 from foreshore.catalog import tokens
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.item import Role

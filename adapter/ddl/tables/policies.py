@@ -14,11 +14,11 @@ from msgspec.structs import replace as with_fields
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects
-from foreshore.adapter.ddl.roles.names import role_of
 from foreshore.adapter.ddl.sequences import remember_committed
 from foreshore.adapter.definitions.catalog_reader import with_present_names
 from foreshore.adapter.definitions.plan_items import plan_item, planned_as
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.role_names import role_of
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned

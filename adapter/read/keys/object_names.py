@@ -5,7 +5,6 @@ object's oid when the statement runs, as a constant in a text does.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,17 +12,15 @@ from foreshore.adapter.read.pipeline import read_result
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import all_rows
+from foreshore.adapter.statement.sessions import Parser
 from foreshore.datum import from_array
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Literal, Scalar
 from foreshore.object_names import has_name, takes_names
 from foreshore.types import TEXT, UNKNOWN, Datum, SqlType, category_of
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
-
-async def resolve_names(session: "Session", context: StatementContext) -> StatementContext:
+async def resolve_names(session: Parser, context: StatementContext) -> StatementContext:
     """Return the context with the oids of objects that its arguments name.
 
     Raises UndefinedTable and its kind for a name without an object.
@@ -45,7 +42,7 @@ async def resolve_names(session: "Session", context: StatementContext) -> Statem
 
 
 async def query_args(
-    session: "Session",
+    session: Parser,
     context: StatementContext,
     text: str,
     args: Sequence[Scalar],
@@ -69,14 +66,14 @@ async def query_args(
 
 
 async def _query_values(
-    session: "Session", context: StatementContext, sql: str, args: Sequence[Datum] = ()
+    session: Parser, context: StatementContext, sql: str, args: Sequence[Datum] = ()
 ) -> Sequence[Datum]:
     """Return the values of a query with one row, which a statement needs before it runs."""
-    prepared = session.planner.known(sql)
+    prepared = context.planner.known(sql)
     if prepared is None:
         prepared = Prepared("", (await session.script(sql)).parsed[0])
-        await session.planner.ready(prepared)
-        session.planner.remember(prepared, sql)
+        await context.planner.ready(prepared)
+        context.planner.remember(prepared, sql)
     rows = await all_rows(await read_result(replace(context, prepared=prepared, args=args)))
     assert prepared.desc is not None
     assert rows.num_rows == 1

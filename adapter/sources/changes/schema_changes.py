@@ -23,7 +23,7 @@ from foreshore.storage.ingest.controller import IngestController, SourceDescript
 from foreshore.storage.ingest.statuses import OutputStatus
 
 if TYPE_CHECKING:
-    from foreshore.adapter.metrics.published import OpenSession
+    from foreshore.adapter.client import OpenSession
 
 logger = logging.getLogger(__name__)
 

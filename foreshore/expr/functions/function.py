@@ -325,3 +325,8 @@ def quoted_literal(sql: str) -> str | None:
     if len(sql) >= 2 and sql[0] == sql[-1] == "'" and "'" not in inner and "\\" not in inner:
         return inner
     return None
+
+
+def arguments_of(types: tuple[SqlType, ...]) -> tuple[str, ...]:
+    """Return the keys of parameters' types by which functions of one name differ."""
+    return tuple(type_key(SqlType("numeric") if t.name == "number" else t) for t in types)

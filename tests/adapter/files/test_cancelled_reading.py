@@ -12,7 +12,7 @@ import pytest
 from foreshore.adapter.files.copy import _Reading
 from foreshore.adapter.services import copies as progress
 from foreshore.adapter.services.copies import Copies
-from foreshore.adapter.session.activity import Interrupts
+from foreshore.adapter.statement.interrupts import Interrupts
 from foreshore.compute.engine import Cancellation
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from foreshore.adapter.session.activity import Interrupts
+from foreshore.adapter.statement.interrupts import Interrupts
 from foreshore.errors import QueryCanceled
 
 

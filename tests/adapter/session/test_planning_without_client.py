@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from foreshore.adapter.session import activity
-from foreshore.adapter.session.activity import ConnectionLost
+from foreshore.adapter.statement import activity
+from foreshore.adapter.statement.activity import ConnectionLost
 from foreshore.errors import DatabaseError
 from tests.adapter.harness import TestEnvironment
 

@@ -11,37 +11,27 @@ not committed is rolled back.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from foreshore import tracing
-from foreshore.catalog.rights import may_act_as, owns
+from foreshore.adapter.statement.interrupts import Interrupts
 from foreshore.clock import Clock
 from foreshore.errors import (
-    AdminShutdown,
     DatabaseError,
     IdleInTransactionSessionTimeout,
     IdleSessionTimeout,
-    InsufficientPrivilege,
-    NumericValueOutOfRange,
     QueryCanceled,
     Unavailable,
 )
 from foreshore.latencies import STATEMENTS, kind_of
 from foreshore.redaction import redacted, redacted_message
-from foreshore.scratch_share import NOBODY, SCRATCH, ScratchShare
 from foreshore.session_variables import Variables
 from foreshore.setting_kinds import milliseconds
 from foreshore.statement_history import StatementHistory, Who
 from foreshore.statement_log import log, message_of
-from foreshore.types import Datum
-
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
-    from foreshore.adapter.statement.context import StatementContext
 
 logger = logging.getLogger(__name__)
 
@@ -57,112 +47,6 @@ class ConnectionLost(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("connection to client lost")
-
-
-class Interrupts:
-    """The interrupts of one session."""
-
-    def __init__(self, scratch: ScratchShare = NOBODY) -> None:
-        self.scratch = scratch
-        self._task: asyncio.Task[object] | None = None
-        self._reason: DatabaseError | None = None
-        self._outer: list[asyncio.Task[object] | None] = []  # of the blocks around the present one
-        self._shelters = 0
-        self._after_shelter: list[Callable[[], None]] = []
-        self._timer: asyncio.TimerHandle | None = None  # of the statement
-        self._is_done = False  # the statement has committed
-        self.active = False  # whether a statement is running, perhaps between two batches
-        self.follows = False  # whether it waits for changes, which may never come
-
-    def request(self, reason: DatabaseError) -> None:
-        """End the running statement with `reason`."""
-        if self.active and not self._is_done and self._reason is None:
-            self._reason = reason
-            if self._task is not None:
-                self._task.cancel()
-
-    def begin(self) -> None:
-        """Note that a statement begins."""
-        self.active = True
-        self._is_done = self.follows = False
-        self._reason = None
-
-    def end(self) -> None:
-        """Note that the statement has ended."""
-        self.active = False
-        self._reason = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def call_later(self, seconds: float, act: Callable[[], None]) -> None:
-        """Call `act` then if the statement still runs; the last one that is given counts."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, act)
-
-    def running(self) -> "Interrupts":
-        """Let requests interrupt the block, which is a part of a statement."""
-        return self
-
-    def __enter__(self) -> None:
-        if self._reason is not None:
-            self.check()
-        SCRATCH.set(self.scratch)
-        self._outer.append(self._task)
-        self._task = asyncio.current_task()
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        task, self._task = self._task, self._outer.pop()
-        if error is None or not isinstance(error, asyncio.CancelledError):
-            return
-        if self._reason is None or task is None:
-            return
-        reason, self._reason = self._reason, None
-        if not task.uncancel():  # else the task is cancelled too
-            raise reason from None
-
-    def sheltered(self) -> "_Sheltered":
-        """Let no request interrupt the block."""
-        return _Sheltered(self)
-
-    def outside_of_shelter(self, act: Callable[[], None]) -> None:
-        """Call `act` now, or at the end of `sheltered`."""
-        if self._shelters:
-            self._after_shelter.append(act)
-        else:
-            act()
-
-    def check(self) -> None:
-        """Raise the error of a request, if there is one."""
-        if self._reason is not None:
-            reason, self._reason = self._reason, None
-            raise reason
-
-
-class _Sheltered:
-    """A class instead of a generator, because every change enters it."""
-
-    __slots__ = ("_interrupts", "_outer")
-
-    def __init__(self, interrupts: Interrupts) -> None:
-        self._interrupts = interrupts
-
-    def __enter__(self) -> None:
-        interrupts = self._interrupts
-        self._outer, interrupts._task = interrupts._task, None
-        interrupts._shelters += 1
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        interrupts = self._interrupts
-        interrupts._task = self._outer
-        interrupts._shelters -= 1
-        if error is None:
-            interrupts._is_done, interrupts._reason = True, None
-        if not interrupts._shelters:
-            waiting, interrupts._after_shelter = interrupts._after_shelter, []
-            for act in waiting:
-                act()
 
 
 class Activity:
@@ -364,55 +248,3 @@ class Activity:
 
 
 # --- signals ---------------------------------------------------------------------------------
-
-
-async def signal(context: "StatementContext", function: str, args: Sequence[Datum]) -> bool | None:
-    """Return whether the session of the first argument was signalled; None for NULL."""
-    if None in args:
-        return None
-    pid, *rest = (int(str(arg)) for arg in args)
-    timeout_ms = rest[0] if rest else 0
-    if timeout_ms < 0:
-        raise NumericValueOutOfRange('"timeout" must not be negative')
-    target = context.sessions.get(pid)
-    if target is None:
-        _warn(context, f"PID {pid} is not a PostgreSQL backend process")
-        return False
-    verb = "cancel query" if function.startswith("pg_cancel_backend") else "terminate process"
-    _require_signal(context, target, verb)
-    if function.startswith("pg_cancel_backend"):
-        if pid == context.pid:
-            raise QueryCanceled
-        target.interrupt(QueryCanceled())
-        return True
-    target.terminate(AdminShutdown())
-    if pid == context.pid:
-        await asyncio.sleep(0)  # the session ends here
-    if timeout_ms:
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await target.closed.wait()
-        except TimeoutError:
-            unit = "millisecond" if timeout_ms == 1 else "milliseconds"
-            _warn(context, f"backend with PID {pid} did not terminate within {timeout_ms} {unit}")
-            return False
-    return True
-
-
-def _require_signal(context: "StatementContext", target: "Session", verb: str) -> None:
-    """Raise InsufficientPrivilege unless the role has the rights of the session's role."""
-    role, other = context.role, target.roles.session
-    if other.superuser and not role.superuser:
-        noun = verb.replace("cancel query", "query").replace("terminate process", "process")
-        raise InsufficientPrivilege(f"must be a superuser to {verb.split()[0]} superuser {noun}")
-    state = context.planner.state
-    if not (owns(state, role, other.id) or may_act_as(state, role, "pg_signal_backend")):
-        what = "whose query is being canceled" if verb.startswith("c") else "whose process is being"
-        what += "" if verb.startswith("c") else " terminated"
-        raise InsufficientPrivilege(
-            f"must be a member of the role {what} or member of pg_signal_backend"
-        )
-
-
-def _warn(context: "StatementContext", message: str) -> None:
-    context.notice(message, severity="WARNING", sqlstate="01000")

@@ -1,0 +1,146 @@
+"""Sessions: what statements see of others, and of their own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from foreshore.adapter.client import Encryption
+from foreshore.adapter.session.prepared import Prepared
+from foreshore.adapter.statement.activity import Activity
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.portals import Portals
+from foreshore.adapter.statement.roles import SessionRoles
+from foreshore.adapter.transaction.transaction import Transaction
+from foreshore.errors import DatabaseError
+from foreshore.session_variables import Variables
+from foreshore.sql.parse.script import Script
+from foreshore.types import Datum
+
+R = TypeVar("R")
+
+
+class Transactions(Protocol):
+    """The transactions of a session."""
+
+    @property
+    def running(self) -> Transaction | None:
+        """The one that runs, if any."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has failed."""
+
+    @property
+    def in_block(self) -> bool:
+        """Whether a transaction block is open."""
+
+    def check_may_parse(self, text: str) -> None:
+        """Raise InFailedSqlTransaction if it has failed and a statement does not end it."""
+
+    def begin(self, *, block: bool = False) -> Transaction:
+        """Return the running transaction, a new one if there is none."""
+
+    async def commit(self) -> None:
+        """Make what the transaction did durable and visible, or roll back and raise why not."""
+
+    async def commit_implicit(self) -> None:
+        """Commit what the statement has done, unless its transaction is a block."""
+
+    async def rollback(self) -> None:
+        """Undo what the transaction did."""
+
+    def set_savepoint(self, name: str) -> None:
+        """Set a savepoint in the running transaction."""
+
+    def release_savepoint(self, name: str) -> None:
+        """Forget a savepoint and those after it."""
+
+    def return_to(self, name: str) -> None:
+        """Undo what the transaction did since a savepoint, and go on from there."""
+
+
+class Peer(Protocol):
+    """A session, as statements of any see it."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+
+    @property
+    def encryption(self) -> Encryption | None:
+        """Of the client's connection."""
+
+    @property
+    def database(self) -> str:
+        """Its database."""
+
+    @property
+    def temporary_schema(self) -> str:
+        """The id of the schema of its temporary objects."""
+
+    @property
+    def roles(self) -> SessionRoles:
+        """Who it is."""
+
+    @property
+    def variables(self) -> Variables:
+        """Its settings."""
+
+    @property
+    def activity(self) -> Activity:
+        """What it is doing."""
+
+    @property
+    def transactions(self) -> Transactions:
+        """Its transactions."""
+
+    @property
+    def transaction_status(self) -> str:
+        """I outside of a transaction block, T inside, E inside a failed one."""
+
+    @property
+    def portals(self) -> Portals:
+        """Its portals and cursors."""
+
+    @property
+    def statements(self) -> Mapping[str, Prepared]:
+        """Its prepared statements."""
+
+    @property
+    def closed(self) -> asyncio.Event:
+        """Is set at its end."""
+
+    def interrupt(self, reason: DatabaseError) -> None:
+        """End the running statement with `reason`."""
+
+    def terminate(self, reason: DatabaseError) -> None:
+        """End the session at once with `reason`; a commit on its way to the disk is let through."""
+
+
+class Parser(Protocol):
+    """What parses texts."""
+
+    async def script(self, sql: str) -> Script:
+        """Return the statements of a text, to be run one after the other."""
+
+
+class Attempts(Protocol):
+    """What runs a statement again after a conflict."""
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transactions that it runs in."""
+
+    async def attempt(
+        self,
+        run: Callable[[StatementContext], Awaitable[R]],
+        prepared: Prepared,
+        args: Sequence[Datum],
+        *,
+        alone: bool,
+    ) -> R:
+        """Return the result of `run`, which runs a statement in the context that it is given."""
