@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from foreshore.adapter.client import Encryption
-from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.statement.activity import Activity
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.portals import Portals
@@ -15,6 +14,10 @@ from foreshore.errors import DatabaseError
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.script import Script
 from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.prepared import Prepared
+
 
 R = TypeVar("R")
 
@@ -107,7 +110,7 @@ class Peer(Protocol):
         """Its portals and cursors."""
 
     @property
-    def statements(self) -> Mapping[str, Prepared]:
+    def statements(self) -> "Mapping[str, Prepared]":
         """Its prepared statements."""
 
     @property
@@ -138,7 +141,7 @@ class Attempts(Protocol):
     async def attempt(
         self,
         run: Callable[[StatementContext], Awaitable[R]],
-        prepared: Prepared,
+        prepared: "Prepared",
         args: Sequence[Datum],
         *,
         alone: bool,
