@@ -11,12 +11,13 @@ import asyncio
 import logging
 import random
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from prometheus_client import Counter
 
-from foreshore.adapter.client import Rows, Startup
-from foreshore.adapter.services.process import Audit
+from foreshore.adapter.client import Rows, Session, Startup
+from foreshore.adapter.services.collections import Collections
+from foreshore.adapter.services.process import Audit, Process
 from foreshore.catalog.item import Item, Role
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
@@ -24,19 +25,31 @@ from foreshore.sql.rewrite.full_names import dotted
 from foreshore.update import EMPTY, Timestamp
 from foreshore.upkeep import goes_on
 
-if TYPE_CHECKING:
-    from foreshore.adapter.environment import Environment
-
 AUDITS = Counter("foreshore_view_audits", "Audits of materialized views, by outcome.", ["outcome"])
 MOST_SECONDS = 600  # of one audit
 
 logger = logging.getLogger(__name__)
 
 
+class State(Collections, Process, Protocol):
+    """The collections, and what was found."""
+
+
+class Audited(Protocol):
+    """An environment whose views are audited."""
+
+    @property
+    def coordinator(self) -> State:
+        """Its collections."""
+
+    async def connect(self, startup: Startup) -> Session:
+        """Begin a session."""
+
+
 class Auditor:
     """Audits the views of one environment, one at a time."""
 
-    def __init__(self, environment: "Environment", chosen: random.Random) -> None:
+    def __init__(self, environment: Audited, chosen: random.Random) -> None:
         self._environment = environment
         self._chosen = chosen
 

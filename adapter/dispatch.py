@@ -32,6 +32,7 @@ from foreshore.adapter.ddl.roles import (
 )
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.tables import alter, policies, view_columns
+from foreshore.adapter.ddl.truncate import truncate
 from foreshore.adapter.dump.statements import show_create_all
 from foreshore.adapter.explain.analyze import explain_analyze
 from foreshore.adapter.explain.change import explain_change
@@ -72,7 +73,6 @@ from foreshore.adapter.write.change import delete, merge, update
 from foreshore.adapter.write.copy import copied, copy_from, copy_to
 from foreshore.adapter.write.foreign_keys import set_constraints
 from foreshore.adapter.write.insert import insert
-from foreshore.adapter.write.truncate import truncate
 from foreshore.adapter.write.with_changes import with_changes
 from foreshore.catalog.row_security import check_maintained
 from foreshore.result_limits import result_limits

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.write.target import require_writable
+from foreshore.adapter.statement.staging import require_writable
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Item
 from foreshore.catalog.needs import require_all

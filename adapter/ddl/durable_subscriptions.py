@@ -11,6 +11,7 @@ from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
 from foreshore.adapter.definitions.plan_items import plan_item
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.subscribe.positions import inputs_of, readable_position
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.durable import Position
 from foreshore.catalog.item import Item
@@ -23,7 +24,6 @@ from foreshore.errors import (
     UndefinedObject,
     WrongObjectType,
 )
-from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Advance, CreateSubscription
 
@@ -99,41 +99,6 @@ def _position_before(context: StatementContext, id: GlobalId, position: Position
     return before
 
 
-def start_from_position(context: StatementContext, id: GlobalId) -> Position:
-    """Return the position from which a SUBSCRIBE starts, and note that the transaction uses it."""
-    transaction, state = context.transaction, context.planner.state
-    position = readable_position(context, id)
-    if id not in transaction.staged.moves:
-        name = state.full_name(state.item(id))
-        transaction.stage_move(id, Move(name, position, position))
-    return position
-
-
-def readable_position(context: StatementContext, id: GlobalId) -> Position:
-    """Return a subscription's position.
-
-    Raise 55000 if its history is lost: a materialized view below it had no replica for too long.
-    """
-    coordinator, transaction = context.coordinator, context.transaction
-    name = context.planner.state.item(id).name
-    if transaction.made(id):
-        raise ObjectNotInPrerequisiteState(
-            f'subscription "{name}" has not begun',
-            detail="It begins when the transaction that creates it commits.",
-        )
-    position = coordinator.subscriptions.position(id, transaction.moves)
-    if position is None:
-        raise UndefinedObject(f'subscription "{name}" does not exist')
-    since = max(map(coordinator.since, _sources(context, id)), default=0)
-    if since > position.as_of:
-        raise ObjectNotInPrerequisiteState(
-            f'subscription "{name}" cannot go on from its position',
-            detail=f"It is at {position.reached}; its query can be read from {since} on.",
-            hint="Drop the subscription and create it anew.",
-        )
-    return position
-
-
 def refuse_subscribed(context: StatementContext, table: Item) -> None:
     """Raise if a durable subscription reads `table`, whose history an ALTER TABLE would end."""
     describe = context.planner.reader().describe
@@ -149,12 +114,6 @@ def refuse_subscribed(context: StatementContext, table: Item) -> None:
 def subscribed_by(context: StatementContext, table: Item) -> Item | None:
     """Return a durable subscription or a sink that reads a table itself; None if none does."""
     for item in context.planner.reader().state.items_above(table.id):
-        if item.type == "subscription" and table.id in _sources(context, item.id):
+        if item.type == "subscription" and table.id in inputs_of(context, item.id):
             return item
     return None
-
-
-def _sources(context: StatementContext, id: GlobalId) -> frozenset[GlobalId]:
-    definition = context.planner.reader().planned[id].definition
-    assert definition is not None, id
-    return sources_of(definition)

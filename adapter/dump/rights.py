@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from foreshore.adapter.definitions.catalog_reader import SessionCatalog
 from foreshore.adapter.dump.statement import Dumped, signature
-from foreshore.adapter.sources.connections import full_name
+from foreshore.adapter.show.connections import full_name
 from foreshore.catalog import acl
 from foreshore.catalog.bootstrap import FIRST_CLUSTER
 from foreshore.catalog.item import (

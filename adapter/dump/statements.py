@@ -16,9 +16,9 @@ from foreshore.adapter.definitions.catalog_reader import SessionCatalog
 from foreshore.adapter.dump.rights import default_privileges, owners, privileges
 from foreshore.adapter.dump.roles import role_statements, system_statements
 from foreshore.adapter.dump.statement import Dumped, signature
+from foreshore.adapter.show.connections import connection_text, full_name
 from foreshore.adapter.show.show_create import cluster_statement, foreign_key_text, item_statement
 from foreshore.adapter.show.sources import has_own_statement
-from foreshore.adapter.sources.connections import connection_text, full_name
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, Selected
 from foreshore.catalog.bootstrap import FIRST_CLUSTER

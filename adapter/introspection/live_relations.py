@@ -11,7 +11,6 @@ from dataclasses import asdict
 
 from foreshore.activity import TableActivity
 from foreshore.adapter import leftovers
-from foreshore.adapter.ddl.roles.tokens import token_rows
 from foreshore.adapter.introspection.failing_views import failing_of, view_errors
 from foreshore.adapter.introspection.sink_rows import (
     sink_statistics,
@@ -26,6 +25,7 @@ from foreshore.adapter.introspection.source_rows import (
     source_statuses,
 )
 from foreshore.adapter.introspection.statement_history import recent_statements
+from foreshore.adapter.introspection.tokens import token_rows
 from foreshore.adapter.introspection.usage_history import (
     replica_metrics,
     replica_metrics_history,
@@ -34,9 +34,9 @@ from foreshore.adapter.introspection.usage_history import (
     sink_statistics_history,
     source_statistics_history,
 )
-from foreshore.adapter.read.cluster_choice import pinned_replica
 from foreshore.adapter.show.metrics import metric_statuses
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.pinned_replica import pinned_replica
 from foreshore.adapter.statement.roles import visible_settings
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
 from foreshore.adapter.transaction.violations import Viewer

@@ -213,8 +213,8 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
 
 
 def _create_sql(reader: SessionCatalog, each: Item | Connection) -> str:
+    from foreshore.adapter.show.connections import connection_text
     from foreshore.adapter.show.show_create import item_statement
-    from foreshore.adapter.sources.connections import connection_text
 
     if isinstance(each, Connection):
         return connection_text(reader.state, each)

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from foreshore.adapter.external.details import left_out_of
 from foreshore.adapter.services.names import Names
 from foreshore.adapter.services.sources import Received
-from foreshore.adapter.sources.versions import left_out_of
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.mz_rows import source_type
 from foreshore.catalog.builtin.relation import Row

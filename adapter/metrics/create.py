@@ -68,9 +68,3 @@ def check_readable(state: State, relation: Item) -> None:
 def index_of(state: State, relation: Item) -> Item | None:
     """Return an index on a relation, if there is one."""
     return next((each for each in state.indexes_on(relation.id) if each.cluster is not None), None)
-
-
-def relation_of(state: State, metric: Item) -> Item:
-    """Return the relation that a metric follows."""
-    used = (state.item(id) for id in metric.depends_on)
-    return next(each for each in used if each.type in ("table", "view", "materialized view"))

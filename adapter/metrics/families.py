@@ -14,7 +14,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from foreshore.adapter.metrics.published import Family
+from foreshore.adapter.services.metrics import Family
 from foreshore.latencies import Latencies
 
 _VIEW = ("id", "view", "type", "cluster")

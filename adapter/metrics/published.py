@@ -9,24 +9,24 @@ MOST_RETRY_S.
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.client import OpenSession, Rows, Session
-from foreshore.adapter.metrics.create import check_names_free, check_readable, index_of, relation_of
-from foreshore.adapter.metrics.series import Change, Labels, Series
-from foreshore.adapter.services.metrics import Status
+from foreshore.adapter.metrics.create import check_names_free, check_readable, index_of
+from foreshore.adapter.metrics.series import Change, Series
+from foreshore.adapter.services.metrics import Family, Labels, Status
 from foreshore.adapter.services.names import Names
 from foreshore.adapter.services.times import Times
+from foreshore.adapter.show.metrics import relation_of
 from foreshore.catalog.groups import METRICS
 from foreshore.catalog.item import Item, Object
 from foreshore.catalog.roles import role_with
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
-from foreshore.metric_spec import MetricKind, MetricSpec, check_label, check_metric_name
+from foreshore.metric_spec import MetricSpec, check_label, check_metric_name
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.text_columns import text_column
 from foreshore.types import RelationDesc
@@ -40,17 +40,6 @@ HEAD = 3  # columns of a SUBSCRIBE before those of the view: time, progress, cop
 
 class Measured(Names, Times, Protocol):
     """The metrics of the catalog."""
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A metric as a scrape shows it."""
-
-    name: str
-    kind: MetricKind
-    help: str
-    labels: Labels
-    series: Sequence[tuple[Labels, float]]
 
 
 class _Published:

@@ -8,10 +8,10 @@ import asyncio
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from prometheus_client import Metric
 
@@ -19,7 +19,10 @@ from foreshore import latencies
 from foreshore.adapter.introspection.failing_views import causes_of
 from foreshore.adapter.introspection.source_rows import letters_of
 from foreshore.adapter.metrics.families import Samples, Values, shown_family
-from foreshore.adapter.metrics.published import Family
+from foreshore.adapter.services.collections import Collections
+from foreshore.adapter.services.feeds import Feeds
+from foreshore.adapter.services.metrics import Family
+from foreshore.adapter.statement.sessions import Peer
 from foreshore.catalog.builtin.mz_rows import source_type
 from foreshore.catalog.item import Cluster, Item
 from foreshore.compute.controller.data_errors import Cause
@@ -32,18 +35,35 @@ from foreshore.sinks.spec import kind_of as sink_type
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.update import EMPTY
 
-if TYPE_CHECKING:
-    from foreshore.adapter.environment import Environment
-
 VIEWS_PER_TURN = 100
 MOST_WATERMARKS = 1_000
 SESSION_STATES = ("active", "idle", "idle in transaction", "idle in transaction (aborted)")
 
 
+class State(Collections, Feeds, Protocol):
+    """What is counted of collections, and of what brings rows in and out."""
+
+
+class Scraped(Protocol):
+    """What is counted of an environment."""
+
+    @property
+    def coordinator(self) -> State:
+        """Its collections, sources and sinks."""
+
+    @property
+    def sessions(self) -> Mapping[int, Peer]:
+        """Its sessions."""
+
+    @property
+    def server_settings(self) -> Mapping[str, str]:
+        """Its options."""
+
+
 class EnvironmentMetrics:
     """The metrics of one environment, with series of their own for `most_views` views."""
 
-    def __init__(self, environment: "Environment", most_views: int) -> None:
+    def __init__(self, environment: Scraped, most_views: int) -> None:
         self._environment = environment
         self._coordinator = environment.coordinator
         self._most_views = most_views

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from foreshore.adapter.services.metrics import Labels
 from foreshore.errors import DatabaseError
 
-Labels: TypeAlias = tuple[str, ...]
 Change: TypeAlias = tuple[Labels, str | None, int]  # labels, the value's text, copies
 MOST_VALUES = 2  # for each series that there may be, as rows may have the same labels for a while
 MOST_PENDING = 2 * MOST_VALUES  # changes of one time for each series: all old values and all new

@@ -38,25 +38,6 @@ def answering_cluster(context: StatementContext) -> Cluster:
     return cluster
 
 
-def pinned_replica(context: StatementContext) -> str | None:
-    """Return the id of the only replica that the session asks; None if it asks all.
-
-    Raises UndefinedObject if there is no such replica.
-    """
-    name = context.variables["cluster_replica"]
-    if not name:
-        return None
-    state = context.coordinator.state
-    cluster = state.cluster(context.cluster)
-    replica = None if cluster is None else state.replica(cluster.id, name)
-    if replica is None:
-        raise UndefinedObject(
-            f'cluster replica "{context.cluster}.{name}" does not exist',
-            hint="RESET cluster_replica to have any replica of the cluster answer.",
-        )
-    return replica.id
-
-
 @contextmanager
 def replanned_if_dropped(context: StatementContext, ids: Iterable[GlobalId]) -> Iterator[None]:
     """Raise TableAltered, so that the statement is planned again, if one of `ids` was dropped."""

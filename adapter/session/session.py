@@ -18,7 +18,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from foreshore import interruptible, tracing
 from foreshore.adapter import dispatch
@@ -41,13 +41,13 @@ from foreshore.adapter.introspection.relations import builtin_rows
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.rights.reading import reading_of
 from foreshore.adapter.session.planner import SessionPlanner
-from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
+from foreshore.adapter.session.prepared import NO_STATEMENT, PlanCache, Prepared
 from foreshore.adapter.session.transactions import Transactions
 from foreshore.adapter.statement.activity import Activity
 from foreshore.adapter.statement.context import Notices, StatementContext
 from foreshore.adapter.statement.interrupts import Interrupts
 from foreshore.adapter.statement.last_values import LastValues
-from foreshore.adapter.statement.planning_cost import is_short, planning_owner
+from foreshore.adapter.statement.planning_cost import PlanningCost, is_short, planning_owner
 from foreshore.adapter.statement.portals import BoundPortal, Portals
 from foreshore.adapter.statement.result import (
     Outcome,
@@ -86,12 +86,10 @@ from foreshore.result_limits import result_limits
 from foreshore.scratch_share import ScratchShare
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.script import Script
+from foreshore.sql.parse.shapes import Shapes
 from foreshore.sql.plan import CopyFrom, Execute, Fetch, Select
 from foreshore.statement_history import Who
 from foreshore.types import Datum, SqlType
-
-if TYPE_CHECKING:
-    from foreshore.adapter.environment import Environment
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,12 +99,39 @@ ATTEMPTS = 10
 APART = CopyFrom | Execute | Fetch
 
 
+class Home(Protocol):
+    """Where a session is: what it shares with others."""
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The catalog, times and collections."""
+
+    @property
+    def sessions(self) -> "Mapping[int, Session]":
+        """All sessions, by their numbers."""
+
+    @property
+    def plans(self) -> PlanCache:
+        """The plans of texts."""
+
+    @property
+    def shapes(self) -> Shapes:
+        """The shapes of texts."""
+
+    @property
+    def planning_cost(self) -> PlanningCost:
+        """What planning took."""
+
+    def forget(self, session: "Session") -> None:
+        """Forget a session that has ended."""
+
+
 class Session:
     """One session; calls come one at a time, but for `interrupt`."""
 
     def __init__(
         self,
-        environment: "Environment",
+        environment: "Home",
         pid: int,
         role: Role,
         variables: Variables,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from foreshore.adapter.sources.connections import full_name
+from foreshore.adapter.show.connections import full_name
 from foreshore.catalog.item import Connection
 from foreshore.catalog.state import State
 from foreshore.sinks.kafka import KafkaTarget

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 
-from foreshore.adapter.metrics.create import relation_of
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.item import Item
@@ -50,3 +49,9 @@ def metric_statuses(context: StatementContext) -> Iterator[Row]:
                 "series": series,
                 "last_status_change_at": status.since * 1000,
             }
+
+
+def relation_of(state: State, metric: Item) -> Item:
+    """Return the relation that a metric follows."""
+    used = (state.item(id) for id in metric.depends_on)
+    return next(each for each in used if each.type in ("table", "view", "materialized view"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from foreshore.adapter.sources.connections import full_name
+from foreshore.adapter.show.connections import full_name
 from foreshore.catalog.item import Connection
 from foreshore.catalog.state import State
 from foreshore.iceberg_tables import CatalogTable

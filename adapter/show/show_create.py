@@ -4,11 +4,11 @@ import pyarrow as pa
 
 from foreshore.adapter.definitions.catalog_reader import SessionCatalog
 from foreshore.adapter.definitions.plan_items import definition_text
+from foreshore.adapter.show.connections import connection_text
 from foreshore.adapter.show.metrics import metric_text
 from foreshore.adapter.show.sinks import sink_text
 from foreshore.adapter.show.sources import source_text
 from foreshore.adapter.show.stored_options import options_of
-from foreshore.adapter.sources.connections import connection_text
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, Selected
 from foreshore.catalog.item import Cluster, Connection, Item, Replica

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
+from foreshore.adapter.show.connections import full_name
 from foreshore.adapter.show.kafka_sinks import shown_formats, shown_topic, with_names
 from foreshore.adapter.show.other_sources import call_text, catalog_table_text
 from foreshore.adapter.show.webhook_sinks import shown_webhook
-from foreshore.adapter.sources.connections import full_name
 from foreshore.catalog.item import Connection, Item
 from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from foreshore.adapter.external.details import details_of, table_of
+from foreshore.adapter.show.connections import full_name
 from foreshore.adapter.show.kafka_sources import declared_text, kafka_text, messages_text
 from foreshore.adapter.show.other_sources import (
     catalog_table_text,
@@ -10,8 +12,6 @@ from foreshore.adapter.show.other_sources import (
     memo_text,
     python_text,
 )
-from foreshore.adapter.sources.connections import full_name
-from foreshore.adapter.sources.versions import details_of, table_of
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Connection, Item, Secret
 from foreshore.catalog.planned import Planned

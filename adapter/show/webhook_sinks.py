@@ -1,6 +1,6 @@
 """WEBHOOK in SHOW CREATE SINK."""
 
-from foreshore.adapter.sources.connections import full_name
+from foreshore.adapter.show.connections import full_name
 from foreshore.catalog.item import Secret
 from foreshore.catalog.state import State
 from foreshore.sinks.webhook import WebhookTarget

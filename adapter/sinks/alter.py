@@ -4,8 +4,8 @@ import msgspec
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
+from foreshore.adapter.ddl.options import with_options
 from foreshore.adapter.external.inherited import is_paused
-from foreshore.adapter.sources.changes.options import with_options
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.errors import ObjectNotInPrerequisiteState

@@ -11,10 +11,9 @@ from foreshore.adapter.external.access import access, access_by
 from foreshore.adapter.sources.chosen import check_obstacles, listed, of_all_tables
 from foreshore.adapter.sources.create import check_types
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.catalog.item import Connection, Role, Schema, Secret
+from foreshore.catalog.item import Connection, Role, Secret
 from foreshore.catalog.rights import holds
 from foreshore.catalog.roles import role_with
-from foreshore.catalog.state import State
 from foreshore.connection_spec import (
     RULES,
     TUNNEL,
@@ -41,9 +40,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.sources.postgres import PostgresSource
-from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.plan import AlterConnection, CreateConnection, OptionValue, ValidateConnection
-from foreshore.sql.rewrite.full_names import dotted
 from foreshore.ssh_keys import new_key_pair
 from foreshore.storage.external.access import Access
 
@@ -253,33 +250,3 @@ def _chosen(value: str, choices: Collection[str]) -> str:
 def _require_usage(context: StatementContext, secret: Secret) -> None:
     if not holds(context.planner.state, context.role, secret, "USAGE"):
         raise InsufficientPrivilege(f"permission denied for secret {secret.name}")
-
-
-def connection_text(state: State, connection: Connection) -> str:
-    """Return the statement that creates a connection, with the present names of its secrets."""
-    options = [
-        f"{name.upper()} = {_shown(state, value)}"
-        for name, value in connection.spec.options.items()
-    ]
-    kind = connection.spec.kind.upper()
-    if connection.spec.tunnel is not None:
-        through = state.objects[connection.spec.tunnel]
-        assert isinstance(through, Connection), through
-        options.append(f"SSH TUNNEL = {dotted(full_name(state, through))}")
-    name = dotted(full_name(state, connection))
-    return f"CREATE CONNECTION {name} TO {kind} ({', '.join(options)})"
-
-
-def _shown(state: State, value: str | SecretRef) -> str:
-    if isinstance(value, str):
-        return quote_string(value)
-    secret = state.objects[value.secret]
-    assert isinstance(secret, Secret), secret
-    return f"SECRET {dotted(full_name(state, secret))}"
-
-
-def full_name(state: State, each: Connection | Secret) -> tuple[str, ...]:
-    """Return the names of database, schema and object."""
-    schema = state.objects[each.schema]
-    assert isinstance(schema, Schema), schema
-    return (state.objects[schema.database or ""].name, schema.name, each.name)

@@ -7,7 +7,6 @@ and Project over these are done here, once for all equal statements. Any other q
 
 import pyarrow as pa
 
-from foreshore.adapter.ddl.durable_subscriptions import start_from_position
 from foreshore.adapter.plans.access_path import PeekPlan
 from foreshore.adapter.read.bind import bind_peek, timestamp_of
 from foreshore.adapter.read.cluster_choice import answering_cluster
@@ -15,6 +14,7 @@ from foreshore.adapter.read.timestamp import choose, notify_of_waiting, younger_
 from foreshore.adapter.services.changelogs import Source
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, RowSource, Selected
+from foreshore.adapter.subscribe.positions import start_from_position
 from foreshore.adapter.subscribe.subscriber import Request, Subscriber
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item

@@ -6,12 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.ddl.tables.verify_constraints import with_own_rows
 from foreshore.adapter.read.keys.key_lookup import locked_under
 from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Staging, Target
-from foreshore.adapter.write.source import with_row_outputs
+from foreshore.adapter.write.source import with_own_rows, with_row_outputs
 from foreshore.adapter.write.stage import checked
 from foreshore.adapter.write.target import committed_rows, target_of
 from foreshore.compute.arrange.key import hash_columns, pairs_equal

@@ -28,6 +28,7 @@ from foreshore.adapter.read.timestamp import tables_below
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.target import lock_before_nextval, target_of
+from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.constraint import Unique
@@ -38,6 +39,8 @@ from foreshore.ids import GlobalId, is_builtin
 from foreshore.rows import counted, split_diffs
 from foreshore.sql.plan import AsOf, ChangedKeys
 from foreshore.sql.rewrite.bind_parameters import bind_block, bind_relation
+from foreshore.types import RelationDesc
+from foreshore.update import TIME, at_time
 
 
 async def queried_rows(
@@ -174,3 +177,13 @@ async def with_row_outputs(
         await lock_before_nextval(context, target, whole=whole)
     bindings = context.bindings(context.coordinator.oracle.read_ts())
     return await results_by_row(context, rows, outputs, bindings)
+
+
+def with_own_rows(committed: pa.Table, own: list[pa.Table], desc: RelationDesc) -> pa.Table:
+    """Return committed rows with a transaction's own, consolidated; all have `__diff`."""
+    if not own:
+        return committed
+    schema = committed.schema
+    parts = [pa.Table.from_arrays(part.columns, schema=schema) for part in own]
+    updates = at_time(pa.concat_tables([committed, *parts]), 0)
+    return consolidate(updates, desc.stored_schema(), 0).drop_columns([TIME])

@@ -5,13 +5,12 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.staging import Target
+from foreshore.adapter.statement.staging import Target, require_writable
 from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
 from foreshore.errors import TableAltered, WrongObjectType
 from foreshore.ids import GlobalId
-from foreshore.isolation import BoundedStaleness
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF_FIELD, Timestamp
 
@@ -49,16 +48,6 @@ def refuse_marks_written(state: State, id: GlobalId) -> None:
             detail=f"It has to what the clock has moved the watermark of table"
             f' "{state.item(item.part_of).name}".',
         )
-
-
-def require_writable(context: StatementContext, verb: str, table: GlobalId) -> None:
-    """Raise if the transaction is read-only, unless the table is the session's own."""
-    if not context.read_only:
-        return
-    item = context.planner.state.get(table)
-    temporary = isinstance(item, Item) and item.temporary
-    if not temporary or isinstance(context.isolation, BoundedStaleness):
-        context.require_writable(verb)
 
 
 def require_unaltered(context: StatementContext, target: Target) -> None:

@@ -1,7 +1,5 @@
 """CREATE TOKEN and DROP TOKEN, and who may see which tokens."""
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 
 from foreshore.adapter.client import Completed
@@ -9,10 +7,7 @@ from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, Selected
 from foreshore.adapter.statement.role_names import current_role, refuse_public, role_of
 from foreshore.catalog import tokens
-from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.item import Role
-from foreshore.catalog.rights import owns
-from foreshore.catalog.roles import may_create_roles
 from foreshore.errors import InvalidParameterValue, UndefinedObject
 from foreshore.role_options import RoleName
 from foreshore.sql.plan import CreateToken, DropToken
@@ -58,18 +53,3 @@ def _role(context: StatementContext, name: RoleName | None) -> Role:
         return current_role(context)
     refuse_public(name)
     return role_of(context, name)
-
-
-def token_rows(context: StatementContext) -> Iterator[Row]:
-    """Yield the rows of mz_tokens: of roles whose rights the role has, or that it may change."""
-    state, viewer = context.planner.state, context.role
-    for role in state.all(Role):
-        if may_create_roles(viewer) or owns(state, viewer, role.id):
-            for each in role.tokens:
-                yield {
-                    "role_id": role.id,
-                    "role": role.name,
-                    "name": each.name,
-                    "created_at": each.created_at,
-                    "valid_until": each.valid_until,
-                }

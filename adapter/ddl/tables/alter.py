@@ -28,9 +28,10 @@ from foreshore.adapter.ddl.tables.rewrite import (
     requires_rewrite,
     rewrite_table,
 )
-from foreshore.adapter.ddl.tables.verify_constraints import verify, with_own_rows
+from foreshore.adapter.ddl.tables.verify_constraints import verify
 from foreshore.adapter.definitions.plan_items import plan_created_table
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.write.source import with_own_rows
 from foreshore.adapter.write.stage import committed_index
 from foreshore.adapter.write.target import committed_rows, lock_to_alter
 from foreshore.catalog.item import Item

@@ -7,9 +7,9 @@ import msgspec
 
 from foreshore import blocking
 from foreshore.adapter.ddl.sequences import remember_committed
-from foreshore.adapter.ddl.tables.verify_constraints import with_own_rows
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.foreign_keys import check_present, resolved
+from foreshore.adapter.write.source import with_own_rows
 from foreshore.adapter.write.target import committed_rows, lock_to_alter, target_of
 from foreshore.catalog.planned import Planned
 from foreshore.catalog.transaction import Transaction

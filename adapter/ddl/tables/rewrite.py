@@ -20,10 +20,11 @@ from foreshore import blocking
 from foreshore.adapter.calls.side_effects import results_by_row
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.sequences import define_table
-from foreshore.adapter.ddl.tables.verify_constraints import verify, with_own_rows
+from foreshore.adapter.ddl.tables.verify_constraints import verify
 from foreshore.adapter.definitions.plan_items import plan_created_table, plan_item
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.transaction import AlteredTable, Written
+from foreshore.adapter.write.source import with_own_rows
 from foreshore.adapter.write.stage import values_of
 from foreshore.adapter.write.target import committed_rows
 from foreshore.catalog.item import ColumnOf, Item, KnownColumn

@@ -14,12 +14,10 @@ from foreshore.adapter.transaction.violations import (
 from foreshore.adapter.write.stage import first_failing
 from foreshore.catalog.planned import Planned
 from foreshore.catalog.table_changes import AddedConstraints
-from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
-from foreshore.types import RelationDesc
-from foreshore.update import TIME, Timestamp, at_time
+from foreshore.update import Timestamp
 
 
 async def verify(
@@ -63,13 +61,3 @@ async def verify(
         table = context.transaction.altered(id)
         indexes = {**table.indexes, **{each.constraint.name: each for each in built}}
         context.transaction.stage_altered(id, replace(table, indexes=indexes))
-
-
-def with_own_rows(committed: pa.Table, own: list[pa.Table], desc: RelationDesc) -> pa.Table:
-    """Return committed rows with a transaction's own, consolidated; all have `__diff`."""
-    if not own:
-        return committed
-    schema = committed.schema
-    parts = [pa.Table.from_arrays(part.columns, schema=schema) for part in own]
-    updates = at_time(pa.concat_tables([committed, *parts]), 0)
-    return consolidate(updates, desc.stored_schema(), 0).drop_columns([TIME])

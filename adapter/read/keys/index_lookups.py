@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from foreshore.adapter.plans.access_path import IndexLookups
 from foreshore.adapter.read.bind import BoundPeek, Given
-from foreshore.adapter.read.cluster_choice import asked_of_cluster, pinned_replica
+from foreshore.adapter.read.cluster_choice import asked_of_cluster
 from foreshore.adapter.read.keys.key_lookup import bound_keys, rows_by_key
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.pinned_replica import pinned_replica
 from foreshore.adapter.statement.result import all_rows
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.keys.bound_keys import KeyColumns, are_too_many

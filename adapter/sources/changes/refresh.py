@@ -15,10 +15,10 @@ import pyarrow as pa
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.durable_subscriptions import subscribed_by
 from foreshore.adapter.ddl.objects import find_if_exists
+from foreshore.adapter.external.details import details_of, table_of
 from foreshore.adapter.sources.changes.altering import alter_part
 from foreshore.adapter.sources.changes.refresh_lake import is_lake_table, refresh_lake_table
 from foreshore.adapter.sources.tables import is_table, source_called
-from foreshore.adapter.sources.versions import details_of, table_of
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned

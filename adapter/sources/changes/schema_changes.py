@@ -8,8 +8,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from foreshore.adapter.external.details import table_of
 from foreshore.adapter.services.names import Names
-from foreshore.adapter.sources.versions import table_of
 from foreshore.catalog.item import Item
 from foreshore.catalog.roles import role_with
 from foreshore.errors import DatabaseError, DependentObjectsStillExist, InternalError
