@@ -32,6 +32,7 @@ from foreshore.adapter.ddl.roles import (
 )
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.tables import alter, policies, view_columns
+from foreshore.adapter.ddl.tables.create import create_table, create_table_as
 from foreshore.adapter.ddl.truncate import truncate
 from foreshore.adapter.dump.statements import show_create_all
 from foreshore.adapter.explain.analyze import explain_analyze
@@ -109,8 +110,8 @@ ROWS: Mapping[type, Statement] = {
 DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateDatabase: create.create_database,
     plans.CreateSchema: create.create_schema,
-    plans.CreateTable: create.create_table,
-    plans.CreateTableAs: create.create_table_as,
+    plans.CreateTable: create_table,
+    plans.CreateTableAs: create_table_as,
     plans.CreateEnum: enums.create_enum,
     plans.CreateDomain: enums.create_domain,
     plans.CreateFunction: functions.create_function,

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.coordinator.view_handoff import Beginning
-from foreshore.adapter.ddl.tables.error_policy import error_policy, set_policy_times
+from foreshore.adapter.ddl.error_policy import error_policy, set_policy_times
 from foreshore.adapter.sinks.previous import refuse_awaited, set_cut_times
 from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.write import Write

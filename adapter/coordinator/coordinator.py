@@ -25,7 +25,7 @@ from foreshore.adapter.coordinator.catalog_commit import (
     subscription_ids,
 )
 from foreshore.adapter.coordinator.view_handoff import Beginning, ViewHandoff
-from foreshore.adapter.ddl.tables.error_policy import error_policy
+from foreshore.adapter.ddl.error_policy import error_policy
 from foreshore.adapter.introspection.usage_history import UsageHistory
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.leftovers import Leftovers

@@ -4,29 +4,22 @@ Shards, dataflows and replicas follow when the transaction has committed.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.clusters import cluster_called
+from foreshore.adapter.ddl.dependents import plan_dependents
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import add_item, is_taken, is_taken_in, schema_of, skip_existing
 from foreshore.adapter.ddl.refresh import schedule_of
 from foreshore.adapter.ddl.sequences import add_sequence
-from foreshore.adapter.ddl.tables.foreign_keys import add_foreign_keys
-from foreshore.adapter.ddl.tables.marks import add_marks, with_marks
-from foreshore.adapter.ddl.tables.rewrite import plan_dependents
-from foreshore.adapter.definitions.plan_items import constraint_names, planned_as
+from foreshore.adapter.definitions.plan_items import planned_as
 from foreshore.adapter.read.bind import timestamp_of
-from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.role_names import owner_of_new
-from foreshore.adapter.write.source import queried_rows, with_row_outputs
-from foreshore.adapter.write.stage import checked, stage
-from foreshore.adapter.write.target import target_of
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item, OwnedBy, Schema
 from foreshore.catalog.known_columns import remember_columns
@@ -49,7 +42,6 @@ from foreshore.expr.traversal import sources_of
 from foreshore.extras import require_spark
 from foreshore.hydrate_mode import HydrateMode
 from foreshore.ids import GlobalId, is_builtin
-from foreshore.sql.bind.definitions.sequence import new_sequence
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
     AsOf,
@@ -58,13 +50,10 @@ from foreshore.sql.plan import (
     CreateMaterializedView,
     CreateSchema,
     CreateSequence,
-    CreateTable,
-    CreateTableAs,
     CreateView,
 )
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.rewrite.definition_parts import is_assertion
-from foreshore.table_rows import TableRows
 from foreshore.update import DIFF, TIME, Timestamp
 
 
@@ -90,42 +79,6 @@ def create_schema(context: StatementContext, plan: CreateSchema) -> Completed:
 # --- tables and sequences ------------------------------------------------------------------
 
 
-async def create_table(context: StatementContext, plan: CreateTable) -> Completed:
-    """Run CREATE TABLE."""
-    if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
-        id = add_table(context, plan)
-        if plan.foreign_keys:
-            await add_foreign_keys(context, id, plan.foreign_keys)
-        for text in plan.indexes:
-            (syntax,) = parse(text)
-            index = plan_statement(syntax, context.planner.reader())
-            assert isinstance(index, CreateIndex), index
-            create_index(context, index)
-    return Completed("CREATE TABLE")
-
-
-def add_table(context: StatementContext, plan: CreateTable) -> GlobalId:
-    """Return the id of a new table, in the transaction's catalog."""
-    refuse_reserved(plan.desc.names)
-    id = context.catalog_change().allot_item()
-    schema = schema_of(context, plan.name)
-    if plan.sequences:
-        plan = with_sequences(context, id, plan)
-    plan = with_marks(context, plan)
-    item = add_item(
-        context,
-        plan,
-        schema,
-        plan.name.item,
-        id=id,
-        constraints=constraint_names(plan),
-        retain_ms=plan.retain_ms,
-        on_commit=plan.on_commit,
-    )
-    add_marks(context, item, plan)
-    return id
-
-
 def refuse_reserved(names: Sequence[str]) -> None:
     """Raise if a column has the name of a column that every shard has."""
     for name in (TIME, DIFF):
@@ -133,49 +86,11 @@ def refuse_reserved(names: Sequence[str]) -> None:
             raise InvalidColumnDefinition(f'column name "{name}" is reserved')
 
 
-async def create_table_as(context: StatementContext, plan: CreateTableAs) -> Completed:
-    """Run CREATE TABLE ... AS or SELECT ... INTO.
-
-    The query runs as in INSERT ... SELECT, and the table is created when its rows are known. Others
-    see both at the same time.
-    """
-    as_of = None
-    if plan.as_of is not None and plan.with_data:
-        as_of = await wait_until_requested(context, plan.as_of)
-        assert isinstance(context.prepared.plan, CreateTableAs), context.prepared.plan
-        plan = context.prepared.plan
-    if is_taken(context, plan.definition.name, if_not_exists=plan.if_not_exists):
-        return Completed("CREATE TABLE AS")
-    if not plan.with_data:
-        add_table(context, plan.definition)
-        return Completed("CREATE TABLE AS")
-    rows = await queried_rows(context, (), as_of=as_of)
-    rows = await with_row_outputs(context, rows, plan.row_outputs)
-    id = add_table(context, plan.definition)
-    target = target_of(context, id)
-    made = TableRows.of_table(target.desc, rows)
-    made = checked(context, target, made)
-    await stage(context, target, inserted=made)
-    return Completed(f"SELECT {made.count}")
-
-
 def create_sequence(context: StatementContext, plan: CreateSequence) -> Completed:
     """Run CREATE SEQUENCE."""
     if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
         add_sequence(context, plan, OwnedBy(*plan.owned_by) if plan.owned_by else None)
     return Completed("CREATE SEQUENCE")
-
-
-def with_sequences(context: StatementContext, table: GlobalId, plan: CreateTable) -> CreateTable:
-    """Create the sequences of a table's columns; return the table's definition with them."""
-    for each in plan.sequences:
-        is_taken(context, each.name, if_not_exists=False)
-        owner = OwnedBy(table, plan.desc.names[each.column], each.identity)
-        add_sequence(context, new_sequence(each.name, each.sequence), owner)
-    (syntax,) = parse(plan.sql)
-    defined = plan_statement(syntax, context.planner.reader(), defined=True)
-    assert isinstance(defined, CreateTable), defined
-    return replace(defined, retain_ms=plan.retain_ms, on_commit=plan.on_commit)
 
 
 # --- views and indexes ---------------------------------------------------------------------

@@ -8,10 +8,11 @@ import msgspec
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.enums import plan_again
+from foreshore.adapter.ddl.error_policy import with_policy
+from foreshore.adapter.ddl.marks import check_no_marks
 from foreshore.adapter.ddl.objects import find_all, find_if_exists
+from foreshore.adapter.ddl.policy_names import follow_names
 from foreshore.adapter.ddl.sequences import drop_default, remember_committed
-from foreshore.adapter.ddl.tables.error_policy import with_policy
-from foreshore.adapter.ddl.tables.marks import check_no_marks
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.dropped import Dropped, check_identity_sequences
@@ -119,8 +120,6 @@ async def rename(context: StatementContext, plan: Rename) -> Completed:
         if isinstance(renamed, Item) and renamed.is_type:
             plan_again(context, renamed)
         if isinstance(renamed, Item) and renamed.type == "table":
-            from foreshore.adapter.ddl.tables.policies import follow_names
-
             await blocking.run(None, follow_names, context, renamed)
     return Completed(f"ALTER {plan.kind.upper()}")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.clusters import cluster_called
 from foreshore.adapter.ddl.create import refuse_reserved
+from foreshore.adapter.ddl.marks import add_marks, with_marks
 from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
-from foreshore.adapter.ddl.tables.marks import add_marks, with_marks
 from foreshore.adapter.definitions.plan_items import constraint_names, plan_item
 from foreshore.adapter.sources.chosen import of_all_tables, parts_of_new
 from foreshore.adapter.sources.webhook_check import check_condition

@@ -15,8 +15,8 @@ import pyarrow as pa
 from foreshore.adapter.external.access import Find, accesses, affected_items
 from foreshore.adapter.services.collections import Collections
 from foreshore.adapter.services.copies import Copies
-from foreshore.adapter.sources.changes.schema_changes import SchemaChanges
 from foreshore.adapter.sources.inputs import SourceInputs
+from foreshore.adapter.sources.schema_changes import SchemaChanges
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item, Object

@@ -10,24 +10,21 @@ from dataclasses import replace as replace_plan
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.create import refuse_reserved, with_sequences
+from foreshore.adapter.ddl.create import refuse_reserved
+from foreshore.adapter.ddl.dependents import plan_dependents
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.durable_subscriptions import refuse_subscribed
+from foreshore.adapter.ddl.policy_names import follow_names
 from foreshore.adapter.ddl.sequences import alter_sequence, define_table, remember_committed
 from foreshore.adapter.ddl.tables import foreign_keys
+from foreshore.adapter.ddl.tables.create import with_sequences
 from foreshore.adapter.ddl.tables.foreign_keys import (
     add_foreign_keys,
     change_foreign_keys,
     drop_needing,
     verify_converted,
 )
-from foreshore.adapter.ddl.tables.policies import follow_names
-from foreshore.adapter.ddl.tables.rewrite import (
-    Contents,
-    plan_dependents,
-    requires_rewrite,
-    rewrite_table,
-)
+from foreshore.adapter.ddl.tables.rewrite import Contents, requires_rewrite, rewrite_table
 from foreshore.adapter.ddl.tables.verify_constraints import verify
 from foreshore.adapter.definitions.plan_items import plan_created_table
 from foreshore.adapter.statement.context import StatementContext

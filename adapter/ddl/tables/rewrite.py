@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.calls.side_effects import results_by_row
+from foreshore.adapter.ddl.dependents import plan_dependents
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.sequences import define_table
 from foreshore.adapter.ddl.tables.verify_constraints import verify
@@ -124,20 +125,6 @@ async def rewrite_table(
     given = None if contents is None else await contents(new.desc)
     before, after = (table.id, old), (id, new)
     await _move_rows(context, plan, definition, before, after, added, since, time, given)
-
-
-async def plan_dependents(context: StatementContext, id: GlobalId) -> None:
-    """Plan the dependents of a table again, in the running transaction."""
-    change, planned = context.catalog_change(), dict(context.planner.reader().planned)
-    state = change.state
-    items = state.items_above(id)
-
-    def plan() -> dict[GlobalId, Planned]:
-        for item in items:
-            planned[item.id] = plan_item(state, planned, item)
-        return {item.id: planned[item.id] for item in items}
-
-    change.planned.update(await blocking.run(None, plan))
 
 
 # --- dropped columns -----------------------------------------------------------------------

@@ -9,10 +9,10 @@ import msgspec
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import refuse_reserved
+from foreshore.adapter.ddl.dependents import plan_dependents
 from foreshore.adapter.ddl.objects import find_if_exists
+from foreshore.adapter.ddl.policy_names import follow_names
 from foreshore.adapter.ddl.tables.alter import rename_dependents_columns
-from foreshore.adapter.ddl.tables.policies import follow_names
-from foreshore.adapter.ddl.tables.rewrite import plan_dependents
 from foreshore.adapter.definitions.plan_items import plan_item
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
