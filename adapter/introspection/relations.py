@@ -14,6 +14,7 @@ from foreshore.adapter.definitions.catalog_reader import SessionCatalog
 from foreshore.adapter.definitions.plan_items import definition_text
 from foreshore.adapter.dump.column_domains import column_domains
 from foreshore.adapter.introspection.live_relations import LIVE, frontiers
+from foreshore.adapter.plans.catalog_relations import LONG, MOVING
 from foreshore.adapter.show.stored_options import stored_options
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.answers import Question
@@ -38,26 +39,10 @@ from foreshore.sql.rewrite.index_keys import index_keys
 from foreshore.sql.rewrite.policy_texts import policy_texts, shown
 from foreshore.types import ColumnType, oid_of, without_modifiers, written_type
 
-# Relations that depend on more than the catalog.
-_MOVING = LIVE.keys() | frozenset(
-    "mz_timezone_names mz_sessions mz_frontiers mz_wallclock_global_lag mz_materialization_lag"
-    " mz_subscriptions mz_recent_storage_usage pg_sequences pg_shown_settings"
-    " pg_stat_user_tables pg_stat_all_tables pg_stat_database".split()
-)
-# Relations with many rows, each of which takes long or needs a file: they are made on a thread.
-_LONG = frozenset(
-    "pg_timezone_names mz_timezone_names mz_recent_activity_log"
-    " mz_cluster_replica_metrics_history mz_source_statistics_history"
-    " mz_sink_statistics_history".split()
-)
+assert LIVE.keys() <= MOVING, LIVE.keys() - MOVING
 # Relations that depend on the search path, as does the information schema: it shows temporary
 # objects only to their session, whose temporary schema is in the path.
 _BY_PATH = frozenset(("pg_attrdef", "pg_object_definitions", "pg_relation_visibility"))
-
-
-def depends_on_catalog_alone(builtin: Builtin) -> bool:
-    """Whether a relation's rows change with the catalog, and with nothing else."""
-    return builtin.name not in _MOVING | _LONG
 
 
 def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:
@@ -65,7 +50,7 @@ def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:
 
     Returns None if they depend on more, or on changes of the running transaction.
     """
-    if builtin.name in _MOVING or context.planner.state is not context.coordinator.state:
+    if builtin.name in MOVING or context.planner.state is not context.coordinator.state:
         return None
     return _origin(context, builtin)
 
@@ -85,7 +70,7 @@ def builtin_rows(context: StatementContext, builtin: Builtin) -> pa.Table:
 def _rows(context: StatementContext, builtin: Builtin) -> Steps[pa.Table]:
     state, answers = context.coordinator.state, context.coordinator.catalog_answers
     snapshot = partial(snapshot_of, context)
-    if builtin.name in _MOVING:
+    if builtin.name in MOVING:
         return builtin.steps(snapshot())
     origin = _origin(context, builtin)
     if context.planner.state is state:
@@ -106,7 +91,7 @@ async def builtin_tables(
         return {}
     state, answers = context.coordinator.state, context.coordinator.catalog_answers
     own = context.planner.state is not state
-    origins = {each.id: _origin(context, each) for each in found if each.name not in _MOVING}
+    origins = {each.id: _origin(context, each) for each in found if each.name not in MOVING}
     given: dict[GlobalId, pa.Table] = {}
     if not own:
         known = ((id, answers.known(state, origin)) for id, origin in origins.items())
@@ -115,7 +100,7 @@ async def builtin_tables(
         return given
     taken = snapshot_of(context)
     for each in found:
-        if each.id not in origins and each.name not in _LONG:
+        if each.id not in origins and each.name not in LONG:
             given[each.id] = each.table(taken)
     for each in found:
         if each.id in given:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
-from foreshore.adapter.introspection.relations import depends_on_catalog_alone
+from foreshore.adapter.plans.catalog_relations import depends_on_catalog_alone
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.planned import Planned
 from foreshore.compute.keys.key_index import KeyIndex
