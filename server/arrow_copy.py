@@ -10,8 +10,12 @@ from collections.abc import Hashable
 import pyarrow as pa
 
 from foreshore.adapter.client import CopyIn
-from foreshore.adapter.files.arrow_columns import for_stream, from_stream, stream_field
-from foreshore.adapter.files.arrow_columns import WrongValue
+from foreshore.adapter.files.arrow_columns import (
+    WrongValue,
+    for_stream,
+    from_stream,
+    stream_field,
+)
 from foreshore.arrow_stream import END, ArrowStream, StreamError
 from foreshore.errors import BadCopyFileFormat, DatabaseError, FeatureNotSupported
 from foreshore.server import message

@@ -20,6 +20,7 @@ from foreshore.adapter.plans.access_path import (
     plan_peek,
 )
 from foreshore.adapter.plans.calls import calls_in
+from foreshore.adapter.plans.row_rules import rules_of
 from foreshore.adapter.read.keys.locked_rows import plan_locked_read
 from foreshore.adapter.read.keys.row_read import plan_row_read
 from foreshore.adapter.services.collections import Collections
@@ -34,7 +35,6 @@ from foreshore.adapter.session.prepared import (
 from foreshore.adapter.statement.roles import require_untrusted_language, require_visible
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.adapter.write.on_conflict import plan_update
-from foreshore.adapter.write.stage import rules_of
 from foreshore.catalog.item import Item
 from foreshore.catalog.names import effective_path
 from foreshore.catalog.planned import Planned

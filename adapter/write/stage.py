@@ -10,19 +10,18 @@ row with an error, in the order that PostgreSQL has.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
+from foreshore.adapter.plans.row_rules import RowRules, checks_of
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Staging, Target
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.transaction.violations import check_fails, failing_row, key_exists, null_in
 from foreshore.adapter.write.target import require_unaltered
 from foreshore.adapter.write.uncommitted import kept_in_transaction
-from foreshore.catalog.planned import Planned
 from foreshore.compute.engine import check_memory
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import FEW, MANY, KeyedRows
@@ -31,7 +30,6 @@ from foreshore.constraint import Check, Unique, same
 from foreshore.errors import DataError, InternalError, append_only_error
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
-from foreshore.expr.pointwise import Cell, compiled
 from foreshore.expr.scalars import bind_scalar
 from foreshore.ids import GlobalId
 from foreshore.result_limits import memory_limit
@@ -41,40 +39,6 @@ from foreshore.table_rows import Row, TableRows
 from foreshore.types import RelationDesc
 
 FEW_BYTES = 1 << 20  # of more than a few rows, that are hashed on the event loop
-
-
-@dataclass(frozen=True, slots=True)
-class RowRules:
-    """The NOT NULL and CHECK constraints of a table, over one row as a tuple."""
-
-    planned: Planned
-    required: tuple[int, ...]  # columns that are NOT NULL
-    checks: tuple[Cell, ...]  # conditions that must not be FALSE
-
-    def allow(self, row: Row) -> bool:
-        """Whether a row fulfils the constraints; raises DataError if a condition fails."""
-        for place in self.required:
-            if row[place] is None:
-                return False
-        return not self.checks or all(check(row) is not False for check in self.checks)
-
-
-def rules_of(planned: Planned) -> RowRules | None:
-    """Return the rules of a table; None if a condition asks for the time or the session."""
-    checks = _checks_of(planned)
-    if any(is_open_scalar(each.condition) for each in checks):
-        return None
-    return RowRules(
-        planned,
-        tuple(i for i, each in enumerate(planned.desc.columns) if not each.nullable),
-        tuple(compiled(each.condition) for each in checks),
-    )
-
-
-def _checks_of(planned: Planned) -> list[Check]:
-    """Return the CHECK constraints of a table in the order in which they are checked."""
-    checks = [each for each in planned.constraints if isinstance(each, Check)]
-    return sorted(checks, key=lambda each: each.name)
 
 
 def checked(context: StatementContext, target: Target, rows: TableRows) -> TableRows:
@@ -129,7 +93,7 @@ def _check_columns(context: StatementContext, target: Target, rows: TableRows) -
     for name, column, values in zip(desc.names, desc.columns, columns, strict=True):
         if not column.nullable and values.null_count:
             broken.append((pc.index(pc.is_null(values), True).as_py(), len(broken), name))
-    for each in _checks_of(target.planned):
+    for each in checks_of(target.planned):
         failing = first_failing(context, each.condition, columns, rows.num_rows)
         if failing is not None:
             broken.append((failing, len(broken), each))

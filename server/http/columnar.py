@@ -14,9 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from foreshore.adapter.files.arrow_columns import for_stream, stream_field
-from foreshore.adapter.files.arrow_columns import file_type
-from foreshore.adapter.files.arrow_columns import for_file
+from foreshore.adapter.files.arrow_columns import file_type, for_file, for_stream, stream_field
 from foreshore.arrow_stream import END
 from foreshore.output_style import OutputStyle
 from foreshore.server.http.values import shows_names
