@@ -39,7 +39,7 @@ from foreshore.adapter.logins import (
     login_of,
     set_password,
 )
-from foreshore.adapter.session.prepared import PlanCache
+from foreshore.adapter.plans.prepared import PlanCache
 from foreshore.adapter.session.session import Session
 from foreshore.adapter.statement.planning_cost import PlanningCost
 from foreshore.adapter.transaction.write import Write

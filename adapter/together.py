@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.read.keys.locked_rows import rows_under_keys
-from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.insert import rows_of_template

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.control.conversation import Conversation
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.read.cursor_rows import CursorRows
 from foreshore.adapter.read.select import selected
-from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.portals import BoundPortal
 from foreshore.adapter.statement.result import ALL, BatchSource, Outcome, Selected

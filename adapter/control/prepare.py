@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.control.conversation import Conversation
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.read.bind import value_of
-from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import Outcome
 from foreshore.errors import (

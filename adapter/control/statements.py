@@ -5,8 +5,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from foreshore.adapter.plans.prepared import Origin, Prepared
 from foreshore.adapter.services.times import Times
-from foreshore.adapter.session.prepared import Origin, Prepared
 from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.sessions import Parser, Transactions
 from foreshore.errors import (

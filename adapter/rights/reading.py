@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from foreshore.adapter.client import Reading, ReadRelation
 from foreshore.adapter.plans.calls import SETTINGS, calls_in, calls_of
-from foreshore.adapter.session.prepared import Prepared
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.expr.functions.system import RANDOM, RANDOM_UUID, SET_SEED, SLEEP

@@ -20,11 +20,8 @@ from foreshore.adapter.plans.access_path import (
     plan_peek,
 )
 from foreshore.adapter.plans.calls import calls_in
-from foreshore.adapter.plans.row_rules import rules_of
-from foreshore.adapter.read.keys.locked_rows import plan_locked_read
-from foreshore.adapter.read.keys.row_read import plan_row_read
-from foreshore.adapter.services.collections import Collections
-from foreshore.adapter.session.prepared import (
+from foreshore.adapter.plans.locked_read import plan_locked_read
+from foreshore.adapter.plans.prepared import (
     LONGEST_SCRIPT,
     MOST_STATEMENTS,
     Basis,
@@ -32,6 +29,9 @@ from foreshore.adapter.session.prepared import (
     Prepared,
     casts_of,
 )
+from foreshore.adapter.plans.row_read import plan_row_read
+from foreshore.adapter.plans.row_rules import rules_of
+from foreshore.adapter.services.collections import Collections
 from foreshore.adapter.statement.roles import require_untrusted_language, require_visible
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.adapter.write.on_conflict import plan_update

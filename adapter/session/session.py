@@ -38,10 +38,10 @@ from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.failing_views import explained
 from foreshore.adapter.introspection.relations import builtin_rows
+from foreshore.adapter.plans.prepared import NO_STATEMENT, PlanCache, Prepared
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.rights.reading import reading_of
 from foreshore.adapter.session.planner import SessionPlanner
-from foreshore.adapter.session.prepared import NO_STATEMENT, PlanCache, Prepared
 from foreshore.adapter.session.transactions import Transactions
 from foreshore.adapter.statement.activity import Activity
 from foreshore.adapter.statement.context import Notices, StatementContext

@@ -34,7 +34,7 @@ from foreshore.update import Timestamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from foreshore.adapter.session.prepared import Prepared
+    from foreshore.adapter.plans.prepared import Prepared
     from foreshore.adapter.statement.interrupts import Interrupts
     from foreshore.adapter.statement.last_values import LastValues
     from foreshore.adapter.statement.planner import Planner

@@ -1,18 +1,16 @@
 """Planners: how a statement looks names up, and has other statements planned."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from foreshore.adapter.definitions.catalog_reader import SessionCatalog
 from foreshore.adapter.plans.access_path import PeekPlan
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import Plan, Query
 from foreshore.types import RelationDesc
-
-if TYPE_CHECKING:
-    from foreshore.adapter.session.prepared import Prepared
 
 
 class Planner(Protocol):
@@ -28,19 +26,19 @@ class Planner(Protocol):
     def search_path(self) -> tuple[str, ...]:
         """Return the schemas searched, in order."""
 
-    async def ready(self, prepared: "Prepared") -> None:
+    async def ready(self, prepared: Prepared) -> None:
         """Plan a statement, unless its plan is still valid."""
 
-    async def plan_syntax(self, syntax: Syntax) -> "Prepared":
+    async def plan_syntax(self, syntax: Syntax) -> Prepared:
         """Return a planned statement without parameters."""
 
     def known(
         self, text: str, parameter_oids: Sequence[int] = (), number: int = 0
-    ) -> "Prepared | None":
+    ) -> Prepared | None:
         """Return a statement of a text if some session has a plan valid in this one."""
 
     def remember(
-        self, prepared: "Prepared", text: str, parameter_oids: Sequence[int] = (), number: int = 0
+        self, prepared: Prepared, text: str, parameter_oids: Sequence[int] = (), number: int = 0
     ) -> None:
         """Keep the plan of a statement for all sessions, unless only this one sees its catalog."""
 
@@ -54,7 +52,7 @@ class Planner(Protocol):
         """Return how a query over rows that a statement has is answered, in this process."""
 
     def peek_without_indexes(
-        self, prepared: "Prepared", younger: frozenset[GlobalId] = frozenset()
+        self, prepared: Prepared, younger: frozenset[GlobalId] = frozenset()
     ) -> PeekPlan:
         """Return how a statement is answered from shards only, at times that indexes lack."""
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.statement.result import RowSource, Selected
 from foreshore.datum import from_array
 from foreshore.errors import (
@@ -23,16 +23,13 @@ from foreshore.sql.plan import (
 )
 from foreshore.types import Datum, RelationDesc
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.prepared import Prepared
-
 
 @dataclass(eq=False, slots=True)
 class BoundPortal:
     """A statement with its arguments, and what is left of its result; or a cursor."""
 
     name: str
-    statement: "Prepared"
+    statement: Prepared
     args: Sequence[Datum] = ()
     formats: Sequence[int] = ()
     result: Selected | None = None

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
+from foreshore.adapter.plans.row_read import are_simple
 from foreshore.adapter.statement.interrupts import Interrupts
 from foreshore.compute.finish import batch_of_rows, expanded, finish, finished_parts
 from foreshore.compute.result import BATCH_ROWS, KEPT_BYTES, SMALL, Result, collected
@@ -26,10 +27,6 @@ from foreshore.types import ColumnType, RelationDesc
 
 FEW_ROWS = 4_096  # finished on the event loop
 ALL = 2**62
-# Types of which a value has one form. A numeric, for example, may have digits to be added.
-SIMPLE = frozenset(
-    "bool int2 int4 int8 oid date time timestamp timestamptz float8 text varchar name uuid".split()
-)
 
 
 async def all_rows(result: Result) -> pa.RecordBatch:
@@ -196,11 +193,6 @@ def source_of_rows(
     if exact or are_simple(columns):
         return TupleSource(rows, columns)
     return BatchSource(batch_of_rows(rows, columns))
-
-
-def are_simple(columns: Sequence[ColumnType]) -> bool:
-    """Whether rows of these columns can be sent as they are computed."""
-    return all(column.type.name in SIMPLE for column in columns)
 
 
 class Sent(Struct):

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from foreshore.adapter.client import Encryption
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.statement.activity import Activity
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.portals import Portals
@@ -14,10 +15,6 @@ from foreshore.errors import DatabaseError
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.script import Script
 from foreshore.types import Datum
-
-if TYPE_CHECKING:
-    from foreshore.adapter.session.prepared import Prepared
-
 
 R = TypeVar("R")
 
@@ -110,7 +107,7 @@ class Peer(Protocol):
         """Its portals and cursors."""
 
     @property
-    def statements(self) -> "Mapping[str, Prepared]":
+    def statements(self) -> Mapping[str, Prepared]:
         """Its prepared statements."""
 
     @property
@@ -141,7 +138,7 @@ class Attempts(Protocol):
     async def attempt(
         self,
         run: Callable[[StatementContext], Awaitable[R]],
-        prepared: "Prepared",
+        prepared: Prepared,
         args: Sequence[Datum],
         *,
         alone: bool,

@@ -7,7 +7,7 @@ security may show other rows.
 
 from hashlib import blake2b
 
-from foreshore.adapter.session.prepared import Prepared
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.catalog.watch import policies_of

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from foreshore.adapter.calls.side_effects import results_of
 from foreshore.adapter.plans.calls import calls_in
+from foreshore.adapter.plans.row_read import RowRead, plan_over_rows
 from foreshore.adapter.read.keys.key_lookup import locks_of_rows
-from foreshore.adapter.read.keys.row_read import RowRead, plan_over_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Target

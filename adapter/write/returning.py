@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from foreshore.adapter.calls.side_effects import results_by_row
-from foreshore.adapter.read.keys.row_read import RowRead, plan_over_rows
+from foreshore.adapter.plans.row_read import RowRead, plan_over_rows
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, Selected, source_of_rows
 from foreshore.by_identity import ByIdentity

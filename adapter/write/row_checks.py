@@ -6,8 +6,8 @@ from dataclasses import replace as replace_plan
 import pyarrow as pa
 from msgspec.structs import replace
 
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.read.pipeline import read_rows
-from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.returning import WRITTEN, over_rows

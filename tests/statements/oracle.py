@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from unittest.mock import patch
 from urllib.parse import urlsplit
 
-from foreshore.adapter.read.keys.row_read import RowRead
+from foreshore.adapter.plans.row_read import RowRead
 from tests.adapter.harness import TestEnvironment
 from tests.memory_client import SYNC, MemoryClient, bind, execute, frame, parse, query
 from tests.statements.answers import Answer, answers, difference

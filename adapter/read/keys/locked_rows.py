@@ -5,56 +5,21 @@ rows are found at the newest time, and a program over them computes the rows to 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
-from foreshore.adapter.plans.access_path import PeekPlan
+from foreshore.adapter.plans.locked_read import LockedRead
+from foreshore.adapter.plans.row_sources import IndexedTable, KeyedTable, find_rows
 from foreshore.adapter.read.keys.key_lookup import Located, lock_and_find, own_rows
-from foreshore.adapter.read.keys.row_read import RowRead, index_of, plan_row_read, rows_under
-from foreshore.adapter.read.keys.row_sources import IndexedTable, KeyedTable, find_rows
+from foreshore.adapter.read.keys.read_rows import index_of, rows_under
 from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.catalog.planned import Planned
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import Keys, joined
-from foreshore.compute.keys.layout import MANY, takes_tuples
+from foreshore.compute.keys.layout import MANY
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.compute.rows.program import MOST, TooMany
 from foreshore.ids import GlobalId
 from foreshore.table_rows import Row
 from foreshore.update import Timestamp
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LockedRead:
-    """A read of few rows of one table, which are locked under the keys of `source`."""
-
-    read: RowRead
-    source: KeyedTable | IndexedTable
-
-    @property
-    def is_by_whole_key(self) -> bool:
-        """Whether each row is found by a whole key."""
-        return isinstance(self.source, KeyedTable)
-
-
-def plan_locked_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> LockedRead | None:
-    """Return `peek` compiled, if it is about rows of one table under keys that can be locked."""
-    if peek.key is None or peek.key.named is None:
-        return None
-    read = plan_row_read(peek, planned)
-    if read is None or len(read.sources) != 1:
-        return None
-    (source,) = read.sources
-    if isinstance(source, IndexedTable):
-        desc = source.planned.desc
-        if not all(takes_tuples(each, desc) for each in source.planned.unique):
-            return None
-        # The locks are those of all keys of the rows.
-        source = replace(source, used=frozenset(range(len(desc.columns))))
-        read = replace(read, sources=(source,))
-    elif not isinstance(source, KeyedTable):
-        return None
-    return LockedRead(read, source)
 
 
 async def locked_rows(

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.read.pipeline import read_result
-from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import all_rows
 from foreshore.adapter.statement.sessions import Parser

@@ -14,8 +14,8 @@ import pytest
 from psycopg.adapt import PyFormat, Transformer
 
 from foreshore.adapter.plans.access_path import KeyLookup, PeekPlan
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.session.planner import SessionPlanner
-from foreshore.adapter.session.prepared import Prepared
 from foreshore.catalog.planned import Planned
 from foreshore.compute.keys import layout
 from foreshore.constraint import Unique

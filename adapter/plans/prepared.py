@@ -19,9 +19,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.adapter.plans.access_path import PeekPlan
+from foreshore.adapter.plans.locked_read import LockedRead
+from foreshore.adapter.plans.row_read import RowRead
 from foreshore.adapter.plans.row_rules import RowRules
-from foreshore.adapter.read.keys.locked_rows import LockedRead
-from foreshore.adapter.read.keys.row_read import RowRead
 from foreshore.catalog.lookups import Lookups
 from foreshore.catalog.state import Part, State
 from foreshore.expr.ir import And, Call, Literal, Or, Parameter
