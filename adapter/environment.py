@@ -443,6 +443,7 @@ class Environment:
         for name, value in self.server_settings.items():
             variables.set_fixed(name, value)
         session = Session(self, next(self._pids), role, variables, "", 4)
+        session.backend_type = "background worker"
         self.sessions[session.pid] = session
         return session
 

@@ -125,6 +125,7 @@ def _activity(context: StatementContext) -> Iterator[Row]:
             "pid": each.pid,
             "usename": user.name,
             "application_name": each.variables["application_name"],
+            "backend_type": each.backend_type,
         }
         if not (sees_all or owns(state, role, user.id)):
             yield {**shown, "query": "<insufficient privilege>"}

@@ -147,6 +147,7 @@ class Session:
         self.notice = Notices(variables)
         self.peer = peer
         self.encryption: Encryption | None = None  # of the client's connection
+        self.backend_type = "client backend"  # or what the environment needs it for
         self.interrupts = Interrupts(ScratchShare(variables))
         self.inbox = Inbox(pid)
         self.activity = Activity(

@@ -75,6 +75,10 @@ class Peer(Protocol):
         """Of the client's connection."""
 
     @property
+    def backend_type(self) -> str:
+        """What it is for, as pg_stat_activity says it."""
+
+    @property
     def database(self) -> str:
         """Its database."""
 

@@ -529,5 +529,4 @@ def _stat_activity(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             **each,
             "datid": database.oid if database else None,
             "usesysid": role.oid if role else None,
-            "backend_type": "client backend",
         }

@@ -200,6 +200,20 @@ def test_metric_begins_anew_after_its_session_was_ended(tmp_path: Path) -> None:
     )
 
 
+def test_sessions_of_metrics_are_no_clients(tmp_path: Path) -> None:
+    async def go(env: TestEnvironment) -> None:
+        await env.ran("s", "DELETE FROM orders WHERE id > 1")
+        await shows(env, 'shop_paid{area="EU",item="tea"} 1.5')
+        types = "SELECT backend_type, application_name FROM pg_stat_activity ORDER BY 1"
+        found = "background worker|foreshore metric shop_paid\nclient backend|\nSELECT 2"
+        assert await env.query("s", types) == found
+        families = await EnvironmentMetrics(env.environment, 100).metrics()
+        (counted,) = (each for each in families if each.name == "foreshore_sessions")
+        assert sum(each.value for each in counted.samples) == 1
+
+    with_shop(tmp_path, go, METRIC)
+
+
 REFUSED = (
     ("CREATE METRIC m FROM plain VALUE paid", "42809"),
     ("CREATE METRIC m FROM nothing VALUE paid", "42P01"),
