@@ -8,7 +8,8 @@ A thread looks at the loop's thread each 20 ms. If the loop is in the same step 
 counts that its thread has spent on the processor since, without collections of garbage, or for
 which it has slept (`thread_sleep.py`); so a busy machine makes no difference. A step of 75 ms is
 found, of 125 ms after a second of rest, one of less than 50 ms never. One that sleeps when the loop
-has done nearly nothing before is found from 160 ms on.
+has done nearly nothing before is found from 160 ms on. One that starts a thread sleeps until the
+system gives that a processor, which says nothing of the loop and is not reported.
 
 uvloop's handles are in C and cannot be measured one by one. Two looks see the same step if neither
 the running task nor the number of protocol callbacks (`protocol_callback`) has changed, and if a
@@ -34,7 +35,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from threading import get_ident
 from time import perf_counter, thread_time
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from prometheus_client import Counter
 
@@ -53,7 +54,7 @@ REST_S = 0.075  # in which a loop with a timer each 100 ms does not rest
 ANSWER_S = 0.0001  # of the processor, that a loop takes at most to rest after it has answered
 FRAMES = 5
 QUIET_S = 10.0  # between two warnings
-_FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
+_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 
 STALLS = Counter(
     "foreshore_loop_stalls",
@@ -64,6 +65,20 @@ STALLS = Counter(
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class Frame(NamedTuple):
+    """A line of a function that runs."""
+
+    path: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{Path(self.path).name}:{self.line}"
+
+
+Stack = tuple[Frame, ...]  # the innermost frame first
+
+
 @dataclass(frozen=True, slots=True)
 class Stall:
     """What has held up a loop: `cause` is "step", "wait" or "interpreter"."""
@@ -71,6 +86,7 @@ class Stall:
     cause: str
     seconds: float
     place: str  # the task, and the innermost frames
+    stack: Stack = ()  # of the loop's thread, if that is the cause
 
 
 class Collections:
@@ -195,7 +211,7 @@ class _Looking:
         self._at_rest: float | None = None  # that clock, when the loop had only answered
         self._step: object = None
         self._began = 0.0  # by the loop's clock, when the step was first seen
-        self._stack = ""
+        self._stack: Stack = ()
         self._lasted = self._slept = 0.0
 
     def run(self, closed: threading.Lock) -> None:
@@ -239,9 +255,10 @@ class _Looking:
         if loops > self._limit and loops > others:
             self._lasted = self._slept = 0.0  # the same step is not reported twice
             self._step = None
-            self._tell("step", loops, self._place(self._where()))
+            self._tell("step", loops, stack_of(self._thread))
         elif others > self._limit:
-            self._tell("interpreter", min(delay, others), ", ".join(_other_places(self._thread)))
+            places = ", ".join(_other_places(self._thread))
+            self._report_stall(Stall("interpreter", min(delay, others), places))
 
     def _look(self, now: float, *, is_idle: bool) -> bool:
         """Compare with the last look; return whether the next one should be soon."""
@@ -253,10 +270,10 @@ class _Looking:
                 self._slept = max(self._slept, rests)
             lasted = max(self._lasted, self._slept)
             if lasted > self._limit / 2 and (not self._stack or lasted < self._limit):
-                self._stack = self._where()
+                self._stack = stack_of(self._thread)
             return True
         self._ended()
-        self._step, self._began, self._stack = step, now, ""
+        self._step, self._began, self._stack = step, now, ()
         if self._noted != self._answered:
             self._noted = self._answered
             if self._sleep.spent - self._answered_at < ANSWER_S:
@@ -278,20 +295,20 @@ class _Looking:
         lasted = max(self._lasted, self._slept)
         if lasted > self._limit:
             cause = "step" if lasted == self._lasted else "wait"
-            self._tell(cause, lasted, self._place(self._stack))
+            if cause == "step" or not _starts_thread(self._stack):
+                self._tell(cause, lasted, self._stack)
         self._lasted = self._slept = 0.0
 
-    def _place(self, stack: str) -> str:
+    def _tell(self, cause: str, seconds: float, stack: Stack) -> None:
         task = self._step[0] if isinstance(self._step, tuple) else None
         name = getattr(task.get_coro(), "__qualname__", "") if task is not None else ""
-        return f"{name} at {stack}" if name else stack
+        frames = " < ".join(str(each) for each in stack[:FRAMES])
+        place = f"{name} at {frames}" if name else frames
+        self._report_stall(Stall(cause, seconds, place, stack))
 
-    def _where(self) -> str:
-        return " < ".join(innermost(self._thread, FRAMES))
-
-    def _tell(self, cause: str, seconds: float, place: str) -> None:
-        STALLS.labels(cause).inc()
-        self._report(Stall(cause, seconds, place))
+    def _report_stall(self, stall: Stall) -> None:
+        STALLS.labels(stall.cause).inc()
+        self._report(stall)
 
 
 class Warnings:
@@ -330,34 +347,37 @@ def _without(delay: float, before: float | None, after: float | None) -> float:
     return 0.0 if before is None or after is None else delay - (after - before)
 
 
-def innermost(thread: int, count: int) -> list[str]:
-    """Return the innermost frames of a running thread, each as file:line.
+def _starts_thread(stack: Stack) -> bool:
+    """Return whether a thread waits in Thread.start."""
+    return any(Path(f.path).name == "threading.py" and f.function == "start" for f in stack[:3])
+
+
+def stack_of(thread: int) -> Stack:
+    """Return the frames of a running thread.
 
     faulthandler reads them while no thread runs. Following the frames of a running thread from
     Python crashes now and then, as they end meanwhile.
     """
-    return _stacks(count).get(thread, [])
+    return _stacks().get(thread, ())
 
 
 def _other_places(thread: int) -> list[str]:
     """Return the innermost frame of each thread but this one and `thread`."""
     own = get_ident()
-    return [
-        frames[0] for ident, frames in _stacks(1).items() if frames and ident not in (own, thread)
-    ]
+    found = _stacks().items()
+    return [str(stack[0]) for ident, stack in found if stack and ident not in (own, thread)]
 
 
-def _stacks(count: int) -> dict[int, list[str]]:
+def _stacks() -> dict[int, Stack]:
     with TemporaryFile("w+") as file:
         faulthandler.dump_traceback(file)
         file.seek(0)
         sections = file.read().split("\n\n")
-    found: dict[int, list[str]] = {}
+    found: dict[int, Stack] = {}
     for section in sections:
         head, *lines = section.splitlines() or [""]
         match = re.search(r"[Tt]hread (0x[0-9a-f]+) ", head)
         if match is not None:
             matches = (_FRAME.match(line) for line in lines if "<frozen importlib" not in line)
-            frames = [f"{Path(each[1]).name}:{each[2]}" for each in matches if each]
-            found[int(match[1], 16)] = frames[:count]
+            found[int(match[1], 16)] = tuple(Frame(m[1], int(m[2]), m[3]) for m in matches if m)
     return found

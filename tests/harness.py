@@ -28,7 +28,7 @@ import pytest
 from foreshore.compute.spark.java import find_java
 from foreshore.errors import Unavailable
 from foreshore.extras import is_spark_installed
-from tests.loop_guard import MARK, SLOW
+from tests.loop_guard import MARK
 
 ROOT = Path(__file__).parent.parent
 GUARDED = (str(ROOT / "tests" / "guarded_server.py"),)
@@ -324,17 +324,16 @@ def initialised_postgres() -> Iterator[Path]:
     initdb = program("initdb")
     folder = Path(tempfile.mkdtemp(prefix="foreshore-pg-"))
     try:
-        with SLOW.apart():
-            subprocess.run(
-                [
-                    *(initdb, "-D", str(folder / "data"), "-U", "postgres", "-A", "trust"),
-                    *("--locale=C", "--encoding=UTF8"),
-                ],
-                check=True,
-                capture_output=True,
-                cwd="/",
-                **postgres_account(folder),
-            )
+        subprocess.run(
+            [
+                *(initdb, "-D", str(folder / "data"), "-U", "postgres", "-A", "trust"),
+                *("--locale=C", "--encoding=UTF8"),
+            ],
+            check=True,
+            capture_output=True,
+            cwd="/",
+            **postgres_account(folder),
+        )
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -373,10 +372,8 @@ def running_postgres(
         return True
 
     try:
-        with SLOW.apart():
-            until(answers, "PostgreSQL answers", START_S)
+        until(answers, "PostgreSQL answers", START_S)
         yield url
     finally:
         process.send_signal(end)
-        with SLOW.apart():
-            process.wait(60)
+        process.wait(60)

@@ -2,7 +2,8 @@
 
 `foreshore/loop_watchdog.py` finds those that do. A server and its ingestion (`guarded_server.py`)
 say in the log which were slow. In this process the limit is wider: the test, and replicas without a
-process of their own, work on the same loop.
+process of their own, work on the same loop. What the test itself does there, such as calling a
+bucket or writing a table, does not count.
 """
 
 import asyncio
@@ -13,12 +14,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import thread_time
 
-from foreshore.loop_watchdog import LIMIT_S, Excluded, Stall, Watchdog
+import foreshore
+from foreshore import adapter, catalog, compute, server, sql, storage
+from foreshore.loop_watchdog import LIMIT_S, Excluded, Stack, Stall, Watchdog
 
 SHARED_LIMIT_S = 0.5
 REFERENCE_S = 0.0015  # what `reference` takes on an idle machine
 MARK = "slow callback: "
 OWN = ("step", "wait")  # causes that are not another thread's
+TESTS = str(Path(__file__).parent) + os.sep
+LAYERS = (foreshore, server, adapter, sql, catalog, compute, storage)
+PRODUCT = tuple(place + os.sep for layer in LAYERS for place in layer.__path__)
+LOOP = str(Path(asyncio.__file__).parent) + os.sep
 
 
 class SlowCallbacks(Excluded):
@@ -36,7 +43,8 @@ class SlowCallbacks(Excluded):
         notes: list[str] = []
 
         def note(stall: Stall) -> None:
-            if stall.cause in OWN and is_slow(stall.seconds, SHARED_LIMIT_S):
+            counts = stall.cause in OWN and not is_of_test(stall.stack)
+            if counts and is_slow(stall.seconds, SHARED_LIMIT_S):
                 notes.append(f"{stall.cause} of {stall.seconds:.3f} s in {stall.place}")
 
         watchdog = Watchdog(note, SHARED_LIMIT_S, self)
@@ -54,7 +62,7 @@ class SlowCallbacks(Excluded):
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Do not count the body, in which a test does work of its own."""
+        """Do not count the body, in which a test has the product do work that no client asks for."""
         if self._began is not None:
             yield
             return
@@ -76,6 +84,16 @@ class SlowCallbacks(Excluded):
 
 
 SLOW = SlowCallbacks()
+
+
+def is_of_test(stack: Stack) -> bool:
+    """Return whether a test, or what it has called, was running, and nothing of the product."""
+    for frame in stack:
+        if frame.path.startswith(TESTS):
+            return True
+        if frame.path.startswith((*PRODUCT, LOOP)):
+            return False
+    return False
 
 
 def report(stall: Stall) -> None:

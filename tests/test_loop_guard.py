@@ -8,6 +8,7 @@ from pathlib import Path
 from socket import socketpair
 from threading import Event
 from time import thread_time
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -241,6 +242,12 @@ def test_other_thread_that_holds_the_interpreter_is_reported(looks: threading.Ev
     assert "interpreter" in {each.cause for each in stalls_of(main, uvloop.new_event_loop)}
 
 
+def of_product(work: Callable[[float], None]) -> Callable[[float], None]:
+    """Return a function of the product that calls nothing else and does what `work` does."""
+    code = work.__code__.replace(co_filename=loop_watchdog.__file__)
+    return FunctionType(code, work.__globals__, argdefs=work.__defaults__)
+
+
 def test_step_over_the_limit_is_noted_while_its_loop_is_watched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -250,8 +257,9 @@ def test_step_over_the_limit_is_noted_while_its_loop_is_watched(
     async def main() -> list[str]:
         loop = asyncio.get_running_loop()
         SLOW.watch(loop)
+        work(2 * SHARED_LIMIT_S)  # of the test itself
         with SLOW.apart():
-            work(2 * SHARED_LIMIT_S)
+            of_product(work)(2 * SHARED_LIMIT_S)
         await asyncio.sleep(0)
         assert not SLOW.unwatch(loop)
         SLOW.watch(loop)
@@ -259,6 +267,28 @@ def test_step_over_the_limit_is_noted_while_its_loop_is_watched(
         return SLOW.unwatch(loop)
 
     async def slow() -> None:
-        work(6 * SHARED_LIMIT_S)
+        of_product(work)(6 * SHARED_LIMIT_S)
 
     assert len(asyncio.run(main())) == 1
+
+
+class Delayed(threading.Thread):
+    """A thread that gets no processor before the watchdog has seen it wanting."""
+
+    def run(self) -> None:
+        """Do nothing."""
+
+    def _bootstrap(self) -> None:
+        wait()
+        super()._bootstrap()  # type: ignore[misc]
+
+
+def test_wait_for_the_start_of_a_thread_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_watchdog, "ThreadSleep", Seen)
+
+    async def starts() -> None:
+        thread = Delayed()
+        thread.start()
+        thread.join()
+
+    assert "wait" not in {each.cause for each in stalls_of(starts, uvloop.new_event_loop)}

@@ -96,8 +96,10 @@ class TestEnvironment:
         assert not slow, slow
 
     async def reopen(self) -> None:
-        await self.close()
-        await self.open()
+        try:
+            await self.close()
+        finally:  # for who closes it at the end, also if it was slow
+            await self.open()
 
     async def session(self, name: str) -> Session:
         if name not in self.sessions:
