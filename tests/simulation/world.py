@@ -62,30 +62,32 @@ class SlowConsensus:
         self._inner = inner
         self._delay = delay
 
-    async def _after(self, work: Coroutine[Any, Any, Any]) -> Any:
+    async def _slowly(self, ask: Callable[..., Coroutine[Any, Any, Answer]], *args: Any) -> Answer:
         await asyncio.sleep(self._delay())
         try:
-            return await work
-        finally:
+            answer = await ask(*args)
+        except Exception:
             await asyncio.sleep(self._delay())
+            raise
+        await asyncio.sleep(self._delay())
+        return answer
 
     async def head(self, key: str) -> Versioned | None:
-        return await self._after(self._inner.head(key))  # type: ignore[no-any-return]
+        return await self._slowly(self._inner.head, key)
 
     async def compare_and_set(
         self, key: str, expected: int | None, new: bytes
     ) -> Committed | Mismatch:
-        work = self._inner.compare_and_set(key, expected, new)
-        return await self._after(work)  # type: ignore[no-any-return]
+        return await self._slowly(self._inner.compare_and_set, key, expected, new)
 
     async def scan(self, key: str, start: int) -> list[Versioned]:
-        return await self._after(self._inner.scan(key, start))  # type: ignore[no-any-return]
+        return await self._slowly(self._inner.scan, key, start)
 
     async def truncate(self, key: str, start: int) -> None:
-        await self._after(self._inner.truncate(key, start))
+        await self._slowly(self._inner.truncate, key, start)
 
     async def heads(self, prefix: str) -> dict[str, Versioned]:
-        return await self._after(self._inner.heads(prefix))  # type: ignore[no-any-return]
+        return await self._slowly(self._inner.heads, prefix)
 
     async def close(self) -> None:
         """Stay as it is for the next life."""
@@ -231,12 +233,17 @@ class World:
 
     def _end(self, loop: SimulatedLoop) -> None:
         """Throw everything away that was in memory; nothing of it runs again."""
-        for task in asyncio.all_tasks(loop):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-        loop._ready.clear()  # type: ignore[attr-defined]
-        loop._scheduled.clear()  # type: ignore[attr-defined]
         self._replicas.clear()
         self._faults.clear()
+        asyncio._set_running_loop(loop)
+        for task in asyncio.all_tasks(loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            assert isinstance(coroutine, Coroutine)
+            coroutine.close()  # the collector of garbage would do it in any order, without a loop
+        asyncio._set_running_loop(None)
+        loop._ready.clear()  # type: ignore[attr-defined]
+        loop._scheduled.clear()  # type: ignore[attr-defined]
         asyncio.set_event_loop(None)
 
     def _write(self) -> Callable[[SegmentWriter, Kind, Sequence[Any]], None]:
@@ -346,10 +353,10 @@ class World:
         try:
             yield launched
         finally:
-            if entry in self._replicas:  # not given up with its whole world
+            if entry in self._replicas:  # not given up with its whole world, where nothing waits
                 self._replicas.remove(entry)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
     def kill_a_replica(self) -> None:
         """End one of the replicas, as a kill would."""
