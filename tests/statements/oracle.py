@@ -24,7 +24,7 @@ from tests.memory_client import SYNC, MemoryClient, bind, execute, frame, parse,
 from tests.statements.answers import Answer, answers, difference
 from tests.statements.changes import Changes
 from tests.statements.schema import Schema
-from tests.statements.values import RUNS, Statement
+from tests.statements.values import RUNS, Statement, encoded
 
 DESCRIBE = frame(b"D", b"P\0")
 SETTINGS = (
@@ -207,6 +207,9 @@ class Round:
             await self._ask(self.random.choice(words))
         elif self.status == "I" and chance < 0.08:
             await self._ask("BEGIN")
+        elif chance < 0.09:
+            zone = self.random.choice(("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"))
+            await self._ask(f"SET timezone = '{zone}'")
         elif chance < 0.27:
             await self._pipeline([self._next() for _ in range(self.random.randint(2, 4))])
         elif chance < 0.31:
@@ -268,9 +271,8 @@ class Round:
             )
 
     @staticmethod
-    def _bound(name: str, args: Sequence[str | None], *, binary: bool = False) -> bytes:
-        texts = [None if each is None else each.encode() for each in args]
-        return bind(name, texts, results=[1] if binary else [])
+    def _bound(name: str, args: Sequence[str | None]) -> bytes:
+        return bind(name, [None if each is None else each.encode() for each in args])
 
     async def _many(self, statement: Statement) -> None:
         """Run a change with many arguments, as `executemany` of drivers does."""
@@ -348,8 +350,12 @@ class Round:
         await self._compare(query(sql), [sql], [statement.order], "text", statement)
 
     def _messages(self, statement: Statement, run: int, *, binary: bool = False) -> bytes:
-        oids = statement.oids() if self.random.random() < 0.4 else []
-        bound = self._bound("", statement.args(run), binary=binary)
+        is_typed = self.random.random() < 0.4
+        pairs = zip(statement.types(), statement.args(run), strict=True)
+        sent = [encoded(*each, binary=is_typed and binary) for each in pairs]
+        args, formats = [each for each, _ in sent], [each for _, each in sent]
+        bound = bind("", args, formats, results=[1] if binary else [])
+        oids = statement.oids() if is_typed else []
         return parse("", statement.prepared(), oids) + bound + DESCRIBE + execute()
 
     async def _prepared(self, statement: Statement, run: int) -> None:
@@ -400,7 +406,6 @@ class Round:
         how: str,
     ) -> bool:
         names = self.servers[i].name, self.servers[j].name
-        many = True
         for at in range(max(len(told[i]), len(told[j]))):
             if at >= min(len(told[i]), len(told[j])):
                 kind, shown = "answers", (str(len(told[i])), str(len(told[j])))
@@ -411,7 +416,7 @@ class Round:
                     b,
                     orders[min(at, len(orders) - 1)],
                     same="postgresql" not in names,
-                    many=many,
+                    wrong=how.startswith("wrong"),
                 )
                 shown = str(a), str(b)
             if kind:

@@ -1,9 +1,11 @@
 """Values of random statements: few of each type, so that they meet, with the edges of the type."""
 
 import re
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from uuid import UUID
 
 # The texts of values by the type's name; those of NULLs are not among them.
 VALUES: dict[str, tuple[str, ...]] = {
@@ -183,12 +185,31 @@ class Statement:
         """Return arguments of any of the executions."""
         return [random.choice(self.parameters[number].values) for number in self._used]
 
+    def types(self) -> list[str]:
+        """Return the names of the types of the parameters."""
+        return [plain(self.parameters[number].type) for number in self._used]
+
     def oids(self) -> list[int]:
         """Return the types of the parameters."""
-        return [OIDS.get(plain(self.parameters[number].type), 0) for number in self._used]
+        return [OIDS.get(each, 0) for each in self.types()]
 
 
 RUNS = 3
+_FORMATS = {"smallint": "!h", "int": "!i", "bigint": "!q", "float8": "!d"}
+
+
+def encoded(type: str, value: str | None, *, binary: bool) -> tuple[bytes | None, int]:
+    """Return an argument as it is sent, and its format: binary if asked for and known here."""
+    if value is None:
+        return None, 0
+    if binary and type in _FORMATS:
+        number = float(value) if type == "float8" else int(value)
+        return struct.pack(_FORMATS[type], number), 1
+    if binary and type == "uuid":
+        return UUID(value).bytes, 1
+    if binary and type == "bool":
+        return (b"\1" if value == "t" else b"\0"), 1
+    return value.encode(), int(binary and type == "text")
 
 
 class Values:
