@@ -378,7 +378,9 @@ class Round:
     ) -> None:
         """Send bytes to all servers, and compare what they answer."""
         self.count.executions += len(texts)
-        received = await asyncio.gather(*(server.send(data) for server in self.servers))
+        received = await asyncio.gather(
+            *(self._sent(server, data, texts) for server in self.servers)
+        )
         self.status = chr(received[0][-1])
         told = [answers(each) for each in received]
         for each in told[0]:
@@ -395,6 +397,12 @@ class Round:
                 if of.changes and self.count.found[-1].kind not in ("sqlstate", "message"):
                     self.diverged = True
                 break
+
+    async def _sent(self, server: Server, data: bytes, texts: Sequence[str]) -> bytes:
+        try:
+            return await server.send(data)
+        except TimeoutError as error:
+            raise AssertionError(f"{self.seed}: {server.name} does not answer {texts}") from error
 
     def _note(
         self,

@@ -282,7 +282,7 @@ class Queries(Expressions):
         table, alias = self.random.choice(self.schema.tables), self.alias()
         scope = Scope().with_columns(alias, table.columns)
         start = f"SELECT coalesce({self.typed_leaf('int', scope)}, 1) % 5 FROM {table.name} AS {alias} WHERE {self.by_key(table, alias)}"
-        step = f"SELECT v + 1 FROM w WHERE v < {self.parameter('int', ('3', '5'), cast=0)}"
+        step = f"SELECT v + 1 FROM w WHERE v < {self.random.choice(('3', '5'))}"
         return (
             f"WITH RECURSIVE w (v) AS ({start} UNION {step}) SELECT v, count(*) OVER () FROM w ORDER BY 1",
             "total",
