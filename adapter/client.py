@@ -141,26 +141,34 @@ class EmptyQuery:
     """The text had no statement."""
 
 
-def _never() -> bool:
-    return False
+UNCOUNTED = ("SHOW", "EXPLAIN", "CREATE TOKEN")  # verbs of tags without a number of rows
 
 
-class Rows(Struct, frozen=True):
-    """Rows in the columns of `desc`, and the tag for their number.
+class Rows(Struct):
+    """Rows in the columns of `desc`, and the verb of the tag.
 
-    In the extended protocol there are at most as many as `execute` asked for; afterwards
-    `suspended()` returns whether the portal has more. If `streaming`, each batch is to be sent at
-    once, because the next one may come much later (SUBSCRIBE). Few rows may be there as `tuples`,
-    whose data are of the columns' types; the batches give the same rows.
+    In the extended protocol there are at most as many as `execute` asked for; once they are taken,
+    the portal `has_more` or not. If `streaming`, each batch is to be sent at once, because the next
+    one may come much later (SUBSCRIBE). Few rows may be there as `tuples`, whose data are of the
+    columns' types; the batches give the same rows.
     """
 
     desc: RelationDesc
-    batches: AsyncIterator[pa.RecordBatch]
-    tag: Callable[[int], str]
-    suspended: Callable[[], bool] = _never
+    verb: str
+    make_batches: Callable[["Rows"], AsyncIterator[pa.RecordBatch]]
+    has_more: bool = False
     streaming: bool = False
     tuples: Sequence[Row] | None = None
     binary: bool = False  # in the simple protocol the values are binary
+
+    @property
+    def batches(self) -> AsyncIterator[pa.RecordBatch]:
+        """The rows, to be taken once."""
+        return self.make_batches(self)
+
+    def tag(self, count: int) -> str:
+        """Return the tag for this number of rows."""
+        return self.verb if self.verb in UNCOUNTED else f"{self.verb} {count}"
 
 
 class CopyTarget(Protocol):

@@ -369,7 +369,7 @@ class Conversation:
                 else:
                     self._wire.put(before)
                     before, count = b"", await self._rows(execution, encoder)
-                if execution.suspended():
+                if execution.has_more:
                     self._wire.put(before + message.PORTAL_SUSPENDED)
                 else:
                     await self._complete(execution.tag(count), before)

@@ -7,7 +7,7 @@ belongs to one portal or cursor, which may request a few rows at a time.
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 import pyarrow as pa
 from msgspec import Struct, field
@@ -51,7 +51,10 @@ async def finished(rows: pa.Table, finishing: Finishing | None) -> Result:
 class RowSource(Protocol):
     """Rows, batch by batch."""
 
-    streaming: bool
+    @property
+    def streaming(self) -> bool:
+        """Whether each batch is to be sent at once."""
+        ...
 
     @property
     def has_ready(self) -> bool:
@@ -146,36 +149,34 @@ class BatchSource:
                 each.close()
 
 
-class TupleSource:
+class TupleSource(Struct):
     """Few rows of these columns, as tuples."""
 
-    streaming = False
-    has_ready = True
+    streaming: ClassVar[bool] = False
+    has_ready: ClassVar[bool] = True
 
-    def __init__(self, rows: Sequence[Row], columns: Sequence[ColumnType]) -> None:
-        self._rows = rows
-        self._columns = columns
-        self._taken = False
+    rows: Sequence[Row]
+    columns: Sequence[ColumnType]
+    is_taken: bool = False
 
     def take(self, limit: int) -> Sequence[Row]:
         """Return the next rows, at most `limit`."""
-        rows, self._rows = self._rows[:limit], self._rows[limit:]
-        self._taken = not self._rows
-        return rows
+        rows = self.rows
+        if len(rows) <= limit:
+            self.rows, self.is_taken = (), True
+            return rows
+        self.rows = rows[limit:]
+        return rows[:limit]
 
     async def next(self, limit: int) -> pa.RecordBatch | None:
         """Return the next rows."""
-        if self._taken:
-            return None
-        rows, self._rows = self._rows[:limit], self._rows[limit:]
-        self._taken = not self._rows
-        return batch_of_rows(rows, self._columns)
+        return None if self.is_taken else batch_of_rows(self.take(limit), self.columns)
 
     def check(self, limits: ResultLimits) -> None:
         """Raise ResultTooLarge if all rows, of which none was taken, are more than `limits`."""
         if limits != NO_LIMITS:
-            size = batch_of_rows(self._rows, self._columns).nbytes
-            if (error := limits.check(size, len(self._rows))) is not None:
+            size = batch_of_rows(self.rows, self.columns).nbytes
+            if (error := limits.check(size, len(self.rows))) is not None:
                 raise error
 
     async def park(self) -> None:
@@ -183,7 +184,7 @@ class TupleSource:
 
     def close(self) -> None:
         """Let go of the rows."""
-        self._taken, self._rows = True, ()
+        self.is_taken, self.rows = True, ()
 
 
 def source_of_rows(
@@ -225,8 +226,6 @@ class Selected(Struct, frozen=True):
 
 Outcome: TypeAlias = Completed | Selected | CopyIn | CopyOut
 
-UNCOUNTED = ("SHOW", "EXPLAIN", "CREATE TOKEN")  # verbs of tags without a number of rows
-
 
 def check_returned(outcome: Outcome, limits: ResultLimits) -> None:
     """Raise ResultTooLarge if a change returns too many rows, so that it is not committed."""
@@ -247,21 +246,16 @@ def taken(
     `done` is called after the last one, with their number. If there are more than `limits`
     allow, of a SUBSCRIBE at one time, the rest of them is an error.
     """
-    source, verb, limit, count = selected.source, selected.verb, limit or ALL, 0
-    is_limited = limits != NO_LIMITS
-    tuples: Sequence[Row] | None = None
-    if isinstance(source, TupleSource) and not is_limited:  # sizes are those of batches
-        columns = selected.desc.columns
+    source, limit = selected.source, limit or ALL
+    if isinstance(source, TupleSource) and limits is NO_LIMITS:  # sizes are those of batches
         tuples = source.take(limit)
-        count = len(tuples)
-        done(count)
+        done(len(tuples))
+        has_more = len(tuples) >= limit
+        desc, verb, binary = selected.desc, selected.verb, selected.binary
+        return Rows(desc, verb, _batch_of_tuples, has_more, tuples=tuples, binary=binary)
 
-    async def batches() -> AsyncIterator[pa.RecordBatch]:
-        nonlocal count
-        if tuples is not None:
-            if tuples:
-                yield batch_of_rows(tuples, columns)
-            return
+    async def batches(taken: Rows) -> AsyncIterator[pa.RecordBatch]:
+        count, is_limited = 0, limits is not NO_LIMITS
         while count < limit:
             with interrupts.running():
                 batch = await source.next(limit - count)
@@ -278,17 +272,13 @@ def taken(
             yield held.pop()
         else:
             await source.park()
+        taken.has_more = count >= limit
         done(count)
 
-    def tag(rows: int) -> str:
-        return verb if verb in UNCOUNTED else f"{verb} {rows}"
+    desc, verb, binary = selected.desc, selected.verb, selected.binary
+    return Rows(desc, verb, batches, streaming=source.streaming, binary=binary)
 
-    return Rows(
-        selected.desc,
-        batches(),
-        tag,
-        lambda: count >= limit,
-        source.streaming,
-        tuples,
-        selected.binary,
-    )
+
+async def _batch_of_tuples(rows: Rows) -> AsyncIterator[pa.RecordBatch]:
+    if rows.tuples:
+        yield batch_of_rows(rows.tuples, rows.desc.columns)

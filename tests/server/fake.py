@@ -123,7 +123,7 @@ class FakeClient:
                 yield made
 
         def answer(session: "FakeSession", args: Sequence[Datum]) -> Execution:
-            return Rows(desc, give(args), lambda count: f"SELECT {count}")
+            return Rows(desc, "SELECT", lambda rows: give(args))
 
         self.statements[sql] = FakeStatement(sql, parameters, desc, answer)
 
@@ -377,16 +377,10 @@ class FakeSession:
                     return execution
                 found.batches = execution.batches
             assert found.desc is not None
-            suspended = [False]
-            return Rows(
-                found.desc,
-                self._limited(found, max_rows, suspended),
-                lambda count: f"SELECT {count}",
-                lambda: suspended[0],
-            )
+            return Rows(found.desc, "SELECT", lambda rows: self._limited(found, max_rows, rows))
 
     async def _limited(
-        self, portal: FakePortal, max_rows: int, suspended: list[bool]
+        self, portal: FakePortal, max_rows: int, rows: Rows
     ) -> AsyncIterator[pa.RecordBatch]:
         sent = 0
         assert portal.batches is not None
@@ -401,7 +395,7 @@ class FakeSession:
                 take = max_rows - sent
                 rest = batch.slice(take)
                 portal.left = rest if rest.num_rows else None
-                suspended[0] = True
+                rows.has_more = True
                 yield batch.slice(0, take)
                 return
             portal.left = None
