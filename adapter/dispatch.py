@@ -76,7 +76,6 @@ from foreshore.adapter.write.foreign_keys import set_constraints
 from foreshore.adapter.write.insert import insert
 from foreshore.adapter.write.with_changes import with_changes
 from foreshore.catalog.row_security import check_maintained
-from foreshore.result_limits import result_limits
 from foreshore.sql import plan as plans
 
 # Each takes the plan of its kind.
@@ -227,7 +226,7 @@ async def run(session: Conversation, context: StatementContext) -> Outcome:
     its transaction reads.
     """
     sources = context.coordinator.ingestion.controller
-    if context.variables["real_time_recency"] == "on" and is_wanted(context):
+    if context.variables.settings.waits_for_sources and is_wanted(context):
         await wait_for_sources(context, context.prepared.used)
     elif sources.without_snapshot and context.prepared.peek is not None:
         await wait_for_snapshots(context, context.prepared.used)
@@ -341,7 +340,7 @@ async def _copy_change(
     prepared = await context.planner.plan_syntax(syntax)
     outcome = await run(session, replace(context, prepared=prepared))
     assert isinstance(outcome, Selected)
-    check_returned(outcome, result_limits(context.variables))
+    check_returned(outcome, context.variables.settings.limits)
     return copied(context, outcome, plan.options)
 
 

@@ -4,11 +4,11 @@
 role, a database or the system, so a session cannot exceed them.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from foreshore.errors import DatabaseError, Unavailable
-from foreshore.session_variables import Variables
 from foreshore.sizes import bytes_of, shown
 
 _bytes = lru_cache(64)(bytes_of)
@@ -58,7 +58,7 @@ class ResultLimits(NamedTuple):
 NO_LIMITS = ResultLimits()
 
 
-def result_limits(variables: Variables) -> ResultLimits:
+def result_limits(variables: Mapping[str, str]) -> ResultLimits:
     """Return the limits of a query's result in a session."""
     own, most = variables["max_query_result_size"], variables["max_result_size"]
     rows = variables["max_result_rows"]
@@ -68,12 +68,12 @@ def result_limits(variables: Variables) -> ResultLimits:
     return ResultLimits(min(sizes, default=0), int(rows))
 
 
-def memory_limit(variables: Variables) -> int | None:
+def memory_limit(variables: Mapping[str, str]) -> int | None:
     """Return the most bytes of memory that a query may take, None if nothing was said."""
     most = variables["max_query_memory"]
     return None if most == "0" else _bytes(most)
 
 
-def is_unlimited(variables: Variables) -> bool:
+def is_unlimited(variables: Mapping[str, str]) -> bool:
     """Return whether a session's queries may read and return anything."""
     return result_limits(variables) == NO_LIMITS and variables["max_scan_size"] == "0"

@@ -18,6 +18,7 @@ from foreshore.postgres_settings import postgres_settings
 from foreshore.random_values import RandomValues
 from foreshore.session_limits import LONG, Kept
 from foreshore.settings import VARIABLES, Variable, join_names, split_names
+from foreshore.statement_settings import StatementSettings, statement_settings
 
 OF_ROLES = frozenset(("role", "session_authorization", "is_superuser"))
 _ALIASES = {"time zone": "timezone", "transaction isolation level": "transaction_isolation"}
@@ -58,10 +59,19 @@ class Variables(dict[str, str]):
         self.reported_version = -1
         self.touched = False
         self.version = 0  # grows with every change
+        self._settings: StatementSettings | None = None
         self._marks: list[Mark] = []  # of the transaction's savepoints
         self.random = RandomValues()  # whose seed no transaction undoes
         self.kept = Kept(self)
         self.kept.count(self._size)
+
+    @property
+    def settings(self) -> StatementSettings:
+        """What each statement asks for."""
+        found = self._settings
+        if found is None or found.version != self.version:
+            found = self._settings = statement_settings(self, self.version)
+        return found
 
     def _size(self) -> int:
         kept = sum(map(len, self._values.values())) + sum(mark.held for mark in self._marks)

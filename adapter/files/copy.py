@@ -30,7 +30,7 @@ from foreshore.adapter.write.copy import GivenRows
 from foreshore.adapter.write.target import target_of
 from foreshore.compute.engine import Cancellation
 from foreshore.errors import DatabaseError, UndefinedFile
-from foreshore.result_limits import is_unlimited, memory_limit, result_limits
+from foreshore.result_limits import is_unlimited, memory_limit
 from foreshore.sql.plan import CopyFromFiles, CopyToFiles, FileOptions
 from foreshore.storage.external.aws import bucket_of
 from foreshore.storage.lake.columns import WrongValue, from_file
@@ -274,7 +274,7 @@ async def _export(
     """Write the rows of the query."""
     selected = await select(context, plan.source)
     context.close_at_end(selected.source)
-    rows = taken(selected, 0, context.interrupts, limits=result_limits(context.variables))
+    rows = taken(selected, 0, context.interrupts, limits=context.variables.settings.limits)
     ordered = export.single or plan.source.query.finishing.order_by != ()
     threads = context.coordinator.copies.threads(plan.files)
     count = 1 if ordered else WRITERS

@@ -95,7 +95,7 @@ def read_time(
         coordinator.holds.hold_for(transaction, ids, time, context.pid)
     if as_of is None and not by_key:
         note_tables_read(context, (*ids, *also))
-    if context.variables["emit_timestamp_notice"] == "on":
+    if context.variables.settings.tells_time:
         _notify_of_time(context, ids, time)
     return time
 
@@ -105,7 +105,7 @@ def _newest_time(context: StatementContext) -> Timestamp | None:
     transaction, coordinator = context.transaction, context.coordinator
     if transaction.block or transaction.time is not None or transaction.catalog is not None:
         return None
-    if context.variables["emit_timestamp_notice"] == "on":
+    if context.variables.settings.tells_time:
         return None
     if context.isolation != "strict serializable":  # it may have another, to wait for nothing
         return None

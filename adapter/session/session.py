@@ -82,7 +82,6 @@ from foreshore.errors import (
 from foreshore.ids import temporary_schema
 from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
-from foreshore.result_limits import result_limits
 from foreshore.scratch_share import ScratchShare
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.script import Script
@@ -176,7 +175,6 @@ class Session:
         self.is_one_of_several = False  # the running statement, in its Query message
         self.last_values = LastValues()
         self.closed = asyncio.Event()
-        self._style = (-1, OutputStyle())  # and the version of the variables that it was made of
         self._end: Callable[[DatabaseError], None] = lambda _: None
 
     # --- what the client sees ------------------------------------------------------------------
@@ -221,16 +219,7 @@ class Session:
 
     def output_style(self, *, names: bool) -> OutputStyle:
         """Return how the session has values shown; with the `names` of objects if asked for."""
-        version, style = self._style
-        if version != self.variables.version:
-            style = OutputStyle(
-                self.time_zone,
-                int(self.variables["extra_float_digits"]),
-                intervals=self.variables["intervalstyle"],
-                dates=self.variables["datestyle"].partition(",")[0],
-                bytes=self.variables["bytea_output"],
-            )
-            self._style = (self.variables.version, style)
+        style = self.variables.settings.style
         if not names:
             return style
         return style._replace(names=object_names(partial(builtin_rows, self.context())))
@@ -385,7 +374,7 @@ class Session:
         outcome = await dispatch.run(self, context)
         if context.transaction.staged is not NOTHING_STAGED:
             if context.transaction.has_effects:
-                check_returned(outcome, result_limits(self.variables))
+                check_returned(outcome, self.variables.settings.limits)
             if context.alone and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()
         return outcome
@@ -636,7 +625,7 @@ class Session:
         return ran
 
     def _rows(self, selected: Selected, max_rows: int) -> Execution:
-        limits = result_limits(self.variables)
+        limits = self.variables.settings.limits
         return taken(selected, max_rows, self.interrupts, self.activity.end_rows, limits=limits)
 
     async def close_statement(self, name: str) -> None:
@@ -701,7 +690,7 @@ class Session:
                 await self.transactions.commit_implicit()
             if isinstance(outcome, Selected):
                 try:
-                    limits = result_limits(self.variables)
+                    limits = self.variables.settings.limits
                     yield taken(outcome, 0, self.interrupts, self.activity.returned, limits=limits)
                 finally:
                     outcome.source.close()

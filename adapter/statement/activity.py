@@ -32,6 +32,7 @@ from foreshore.session_variables import Variables
 from foreshore.setting_kinds import milliseconds
 from foreshore.statement_history import StatementHistory, Who
 from foreshore.statement_log import log, message_of
+from foreshore.statement_settings import StatementSettings
 
 logger = logging.getLogger(__name__)
 
@@ -102,11 +103,10 @@ class Activity:
         if tracing.is_on:
             self.root = tracing.begin(query)
         self._interrupts.begin()
-        own, most = self._variables["statement_timeout"], self._variables["max_statement_time"]
-        if own != "0" or most != "0":
-            times = (milliseconds(each) or 0 for each in (own, most) if each != "0")
-            self._timer = asyncio.get_running_loop().call_later(
-                min(times) / 1000,
+        timeout_s = self._variables.settings.timeout_s
+        if timeout_s is not None:
+            self._timer = self._loop.call_later(
+                timeout_s,
                 self._interrupts.request,
                 QueryCanceled("canceling statement due to statement timeout"),
             )
@@ -137,8 +137,11 @@ class Activity:
             if is_kept and self.query_at is not None:
                 kind = "failed" if error is not None else kind_of(self._result)
                 STATEMENTS[kind].observe(elapsed)
-                self._log(elapsed, error)
-                self._remember(self.query_at, error)
+                settings = self._variables.settings
+                if settings.is_logged or error is not None:
+                    self._log(elapsed, error)
+                if settings.history_rate != "0":
+                    self._remember(self.query_at, settings, error)
             if self.root is not None:
                 self._end_span(error)
             self._result = None
@@ -178,22 +181,19 @@ class Activity:
 
     def _log(self, seconds: float, error: DatabaseError | None) -> None:
         """Log the statement if the session's settings say so."""
-        given = self._variables
-        is_chosen = given["log_min_duration_statement"] != "-1" or given["log_statement"] != "none"
-        if not is_chosen and error is None:
-            return
-        message = message_of(given, seconds, self._result, error)
+        message = message_of(self._variables, seconds, self._result, error)
         if message is not None:
             log(logger, message, self._find_who(), self.query, seconds, error)
 
-    def _remember(self, began: int, error: DatabaseError | None = None) -> None:
+    def _remember(
+        self, began: int, settings: StatementSettings, error: DatabaseError | None
+    ) -> None:
         """Add the statement to the history."""
-        rate, version = self._variables["statement_logging_sample_rate"], self._variables.version
-        if rate == "0":
-            return
-        if self._who is None or version != self._who_at:
-            self._who, self._who_at = self._find_who(), version
-        self._history.add(self._who, rate, self.query, began, self.state_at, self._result, error)
+        who, rate = self._who, settings.history_rate
+        if who is None or settings.version != self._who_at:
+            who, self._who_at = self._find_who(), settings.version
+            self._who = who
+        self._history.add(who, rate, self.query, began, self.state_at, self._result, error)
 
     def outlives_client(self, terminate: Callable[[DatabaseError], None]) -> bool:
         """Whether what runs goes on to its end now that the client has gone, as in PostgreSQL.

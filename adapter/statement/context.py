@@ -24,7 +24,7 @@ from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import ActiveSqlTransaction, InternalError, ReadOnlySqlTransaction
 from foreshore.expr.scalars import Replace
 from foreshore.ids import GlobalId, temporary_schema
-from foreshore.isolation import Isolation, isolation_of
+from foreshore.isolation import Isolation
 from foreshore.setting_kinds import BOUNDED_STALENESS, boolean, milliseconds
 from foreshore.settings import VERSION, split_names
 from foreshore.sql.rewrite.bind_parameters import parameter_bindings
@@ -136,7 +136,7 @@ class StatementContext(Struct, frozen=True, eq=False):
         """How the statement's reads choose their time."""
         if self.reads_newest:
             return "strict serializable"
-        return isolation_of(self.variables["transaction_isolation"])
+        return self.variables.settings.isolation
 
     @property
     def read_only(self) -> bool:

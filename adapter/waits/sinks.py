@@ -36,7 +36,7 @@ async def wait_for_sinks(context: StatementContext, plan: WaitForSinks) -> Compl
         )
     coordinator = context.coordinator
     sinks = _sinks(context, plan)
-    if context.variables["real_time_recency"] == "on":
+    if context.variables.settings.waits_for_sources:
         await wait_for_sources(context, [id for sink in sinks for id in sink.depends_on])
     if plan.as_of is not None:
         time = timestamp_of(context, plan.as_of.time)

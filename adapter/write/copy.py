@@ -28,7 +28,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Column, Scalar
 from foreshore.ids import GlobalId
-from foreshore.result_limits import memory_limit, result_limits
+from foreshore.result_limits import memory_limit
 from foreshore.rows import counted
 from foreshore.spill import PIECE_BYTES, PIECE_ROWS, Spill
 from foreshore.sql.plan import CopyFrom, CopyOptions, CopyTo, Select
@@ -292,7 +292,7 @@ def copied(context: StatementContext, selected: Selected, options: CopyOptions) 
     """
     if not context.transaction.has_effects or selected.source.streaming:
         context.close_at_end(selected.source)
-    limits = result_limits(context.variables)
+    limits = context.variables.settings.limits
     rows = taken(selected, 0, context.interrupts, limits=limits)
     return CopyOut(rows.desc, options, rows.batches, lambda count: f"COPY {count}", rows.streaming)
 
