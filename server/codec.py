@@ -87,6 +87,7 @@ class RowEncoder:
             )
             for type, format in zip(self._types, self._formats, strict=True)
         ]
+        self._encode = [cell for cell, _, _ in self._cells]
         self.description = row_description(desc, formats)
         self.columns = self._types, self._formats
         # Whether a column shows names in place of oids, as text.
@@ -118,17 +119,18 @@ class RowEncoder:
 
     def tuples(self, rows: Sequence[Row], style: OutputStyle) -> bytes:
         """Return the DataRow messages of few rows, whose data are of the columns' types."""
-        if not rows:
-            return b""
-        cells = self._cells
-        encoded = [
-            [
-                _NULL if value is None else cell(value, style)
-                for value, (cell, _, _) in zip(row, cells, strict=True)
-            ]
-            for row in rows
-        ]
-        return _messages(encoded, len(cells))
+        parts: list[bytes] = []
+        encode, width = self._encode, len(self._encode)
+        for row in rows:
+            body = b"".join(
+                [
+                    _NULL if value is None else cell(value, style)
+                    for value, cell in zip(row, encode, strict=True)
+                ]
+            )
+            parts.append(_ROW.pack(b"D", len(body) + 6, width))
+            parts.append(body)
+        return b"".join(parts)
 
     def chunk(self, batch: pa.RecordBatch, style: OutputStyle) -> message.Bytes:
         """Return the DataRow messages of a batch of at most `CHUNK` rows."""

@@ -358,14 +358,15 @@ class Conversation:
                     encoder = self._encoder(execution.desc, formats)
                 if describe:
                     before += encoder.description
-                if execution.tuples is not None and self._wire.encoding is None:
+                tuples = execution.tuples
+                if tuples is not None and self._wire.encoding is None:
                     try:
                         style = self._session.output_style(names=encoder.shows_names)
-                        before += encoder.tuples(execution.tuples, style)
+                        before += encoder.tuples(tuples, style)
                     except Exception:
                         self._wire.put(before)
                         raise
-                    count = len(execution.tuples)
+                    count = len(tuples)
                 else:
                     self._wire.put(before)
                     before, count = b"", await self._rows(execution, encoder)

@@ -39,6 +39,7 @@ Encoder = Callable[[RelationDesc, Sequence[int]], RowEncoder]
 class Form(NamedTuple):
     """How messages with these formats are read, for a statement of these parameters and columns."""
 
+    name: str  # of the statement
     parameters: Sequence[SqlType]
     desc: RelationDesc | None
     decoders: Sequence[Decode]
@@ -60,8 +61,7 @@ class Executions(Struct, frozen=True, gc=False):
 class _Bind(Struct, frozen=True, gc=False):
     """A Bind message of the unnamed portal, and where it ends."""
 
-    statement: bytes
-    formats: bytes
+    head: bytes  # the statement's name, a zero, and the formats of the values
     values: list[bytes | None]
     results: bytes
     end: int
@@ -74,7 +74,7 @@ class ExecutionReader:
         self._wire = wire
         self._session = session
         self._encoder = encoder
-        self._forms: dict[tuple[bytes, bytes, bytes], Form] = {}
+        self._forms: dict[tuple[bytes, bytes], Form] = {}
 
     def next(self) -> Executions | None:
         """Return the executions that come next, which are read; None: something else comes."""
@@ -85,14 +85,10 @@ class ExecutionReader:
         first = _bind_at(data, at) if data[at] == _BIND else None
         if first is None:
             return None
-        try:
-            name = first.statement.decode()
-        except UnicodeDecodeError:
+        found = self._find(first)
+        if found is None:
             return None
-        statement = self._session.find_statement(name)
-        form = None if statement is None else self._form(statement, first)
-        if statement is None or form is None:
-            return None
+        statement, form = found
         rows: list[Sequence[Datum]] = []
         described: list[bool] = []
         decoders, until, most = form.decoders, at + MOST_BYTES, 0
@@ -123,27 +119,39 @@ class ExecutionReader:
         self._wire.reader.skip_to(at + len(SYNC) if is_last else at)
         return Executions(statement, form, rows, described, most, is_last)
 
-    def _form(self, statement: Statement, bind: _Bind) -> Form | None:
-        """Return how such messages are read; None if they are left."""
-        key = bind.statement, bind.formats, bind.results
+    def _find(self, bind: _Bind) -> tuple[Statement, Form] | None:
+        """Return the statement of a message, and how such are read; None if they are left."""
+        key = bind.head, bind.results
         form = self._forms.get(key)
-        parameters, desc = statement.parameters, statement.desc
-        if form is not None and form.parameters is parameters and form.desc is desc:
-            return form
-        form = self._new_form(parameters, desc, _codes(bind.formats), _codes(bind.results))
         if form is not None:
-            if len(self._forms) >= MOST_FORMS:
-                self._forms.clear()
-            self._forms[key] = form
-        return form
+            statement = self._session.find_statement(form.name)
+            if statement is None:
+                return None
+            if form.parameters is statement.parameters and form.desc is statement.desc:
+                return statement, form
+        name, _, formats = bind.head.partition(b"\0")
+        try:
+            statement = self._session.find_statement(name.decode())
+        except UnicodeDecodeError:
+            return None
+        if statement is None:
+            return None
+        form = self._new_form(name.decode(), statement, _codes(formats), _codes(bind.results))
+        if form is None:
+            return None
+        if len(self._forms) >= MOST_FORMS:
+            self._forms.clear()
+        self._forms[key] = form
+        return statement, form
 
     def _new_form(
         self,
-        parameters: Sequence[SqlType],
-        desc: RelationDesc | None,
+        name: str,
+        statement: Statement,
         codes: tuple[int, ...] | None,
         shown: tuple[int, ...] | None,
     ) -> Form | None:
+        parameters, desc = statement.parameters, statement.desc
         if codes is None or shown is None or len(codes) not in (0, 1, len(parameters)):
             return None
         if not {*codes, *shown} <= {0, 1} or any(map(takes_names, parameters)):
@@ -159,7 +167,7 @@ class ExecutionReader:
             decoder(type, code, self._time_zone)
             for type, code in zip(parameters, codes, strict=True)
         ]
-        return Form(parameters, desc, decoders, encoder, shown)
+        return Form(name, parameters, desc, decoders, encoder, shown)
 
     def _time_zone(self) -> str:
         return self._session.time_zone
@@ -176,11 +184,10 @@ def _bind_at(data: bytes, at: int) -> _Bind | None:
     name_end = data.find(b"\0", at + 6, end)
     if name_end < 0 or end < name_end + 3:
         return None
-    name, begin = data[at + 6 : name_end], name_end + 1
-    at = begin + 2 + 2 * _COUNT(data, begin)[0]
+    begin, at = at + 6, name_end + 3 + 2 * _COUNT(data, name_end + 1)[0]
     if end < at + 2:
         return None
-    formats, count = data[begin:at], _COUNT(data, at)[0]
+    head, count = data[begin:at], _COUNT(data, at)[0]
     at += 2
     values: list[bytes | None] = []
     for _ in range(count):
@@ -196,12 +203,12 @@ def _bind_at(data: bytes, at: int) -> _Bind | None:
         at += length
     if end < at + 2:
         return None
-    return _Bind(name, formats, values, data[at:end], end)
+    return _Bind(head, values, data[at:end], end)
 
 
 def _are_alike(a: _Bind, b: _Bind) -> bool:
     """Whether two messages are of one statement, with values in one form."""
-    return a.statement == b.statement and a.formats == b.formats and a.results == b.results
+    return a.head == b.head and a.results == b.results
 
 
 def _decoded(values: Sequence[bytes | None], decoders: Sequence[Decode]) -> Sequence[Datum] | None:

@@ -117,7 +117,7 @@ _DIGITS = {"int2": 4, "int4": 9, "int8": 18}  # so many are surely in range
 def decoder(type: SqlType, format: int, zone: Callable[[], str]) -> Decode:
     """Return the function that decodes a short argument of `type` in text (0) or binary (1)."""
     if format == 1:
-        return lambda value: decode_binary(value, type, " in bind parameter")
+        return binary_decoder(type, " in bind parameter")
     most = _DIGITS.get(type.name)
     if most is None:
         return lambda value: _from_text(value, type, zone())
@@ -140,13 +140,22 @@ def _argument(value: Bytes, type: SqlType, format: int, zone: str, number: int) 
 
 def decode_binary(value: Bytes, type: SqlType, where: str = "") -> Datum:
     """Decode a datum in binary format; errors say `where` it is."""
-    decode = _BINARY.get(type.name)
-    if decode is None:
-        raise UndefinedFunction(f"no binary input function available for type {type}")
-    try:
-        return decode(value, type)
-    except (error, IndexError):
-        raise InvalidBinaryRepresentation(f"incorrect binary data format{where}") from None
+    return binary_decoder(type, where)(value)
+
+
+def binary_decoder(type: SqlType, where: str) -> Callable[[Bytes], Datum]:
+    """Return the function that decodes data of `type` in binary format."""
+    decode_one = _BINARY.get(type.name)
+
+    def decode(value: Bytes) -> Datum:
+        if decode_one is None:
+            raise UndefinedFunction(f"no binary input function available for type {type}")
+        try:
+            return decode_one(value, type)
+        except (error, IndexError):
+            raise InvalidBinaryRepresentation(f"incorrect binary data format{where}") from None
+
+    return decode
 
 
 def _from_text(value: Bytes, type: SqlType, zone: str) -> Datum:

@@ -117,8 +117,9 @@ class Turn:
         """Begin a slice now."""
         self._until = perf_counter() + SLICE_S
 
-    def has_time(self) -> bool:
-        """Return whether callbacks that ask have had less than a slice in this step of the loop."""
+    def begin_in_callback(self) -> bool:
+        """Begin a slice; return whether such have lasted less than one in this step of the loop."""
+        self.begin()
         return self._turns.has_time()
 
     @property

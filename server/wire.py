@@ -101,9 +101,8 @@ class Wire(asyncio.Protocol):
         assert self._begin is not None
         assert self._begun is not None
         begin, self._begin = self._begin, None
-        self.turn.begin()
         try:
-            if self.turn.has_time():
+            if self.turn.begin_in_callback():
                 self._rest = start(self._task, self.context, begin())
             else:
                 self._rest = Rest(self._in_turn(begin))
