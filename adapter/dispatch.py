@@ -225,21 +225,20 @@ async def run(session: Conversation, context: StatementContext) -> Outcome:
     Raises RelationRedefined if a relation that it names is another one than at the time at which
     its transaction reads.
     """
-    sources = context.coordinator.ingestion.controller
-    if context.variables.settings.waits_for_sources and is_wanted(context):
-        await wait_for_sources(context, context.prepared.used)
-    elif sources.without_snapshot and context.prepared.peek is not None:
-        await wait_for_snapshots(context, context.prepared.used)
-    plan, allowed = context.prepared.plan, context.prepared.found_allowed
+    prepared, variables, coordinator = context.prepared, context.variables, context.coordinator
+    if variables.settings.waits_for_sources and is_wanted(context):
+        await wait_for_sources(context, prepared.used)
+    elif coordinator.ingestion.controller.without_snapshot and prepared.peek is not None:
+        await wait_for_snapshots(context, prepared.used)
+    plan, (state, version) = prepared.plan, prepared.found_allowed
     assert plan is not None
-    is_checked = allowed[0] is context.coordinator.catalog.state
     if (
-        not is_checked
-        or allowed[1] != context.variables.version
+        state is not coordinator.catalog.state
+        or version != variables.version
         or context.transaction.staged.catalog is not None
     ):
         await authorize_any(context)
-    if context.prepared.takes_names:
+    if prepared.takes_names:
         context = await resolve_names(session, context)
     kind = type(plan)
     if kind not in NO_QUERY:

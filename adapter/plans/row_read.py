@@ -23,6 +23,7 @@ from foreshore.adapter.plans.access_path import (
     PeekPlan,
 )
 from foreshore.adapter.plans.row_sources import (
+    CatalogRows,
     IndexedTable,
     IndexedView,
     RangedTable,
@@ -33,6 +34,7 @@ from foreshore.adapter.plans.row_sources import (
     source_of,
     whole_view,
 )
+from foreshore.catalog.builtin.object_names import sources_of_names
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.planned import Planned
 from foreshore.compute.arrange.arrangement import TooManyRows
@@ -80,6 +82,10 @@ class RowRead:
     """The sources that are read, in this order, and the program over their rows."""
 
     sources: tuple[RowsSource, ...]
+    tables: tuple[TableSource, ...]  # among them
+    views: tuple[IndexedView, ...]
+    relations: tuple[GlobalId, ...]  # of the catalog
+    timed: tuple[GlobalId, ...]  # the collections that are read at the transaction's time
     program: RowProgram
     limit: RowProgram | None
     offset: RowProgram | None
@@ -87,6 +93,7 @@ class RowRead:
     grows: bool  # whether it may make much longer values of those that are given
     is_exact: bool  # whether its rows are in the forms of their columns' types
     takes_first: bool  # whether it needs no more rows of its only source once it has enough
+    shows_names: bool = False  # whether its rows are shown with names of objects
 
     @property
     def is_by_keys(self) -> bool:
@@ -100,8 +107,7 @@ class RowRead:
     @property
     def reads_keys_only(self) -> bool:
         """Whether it reads tables by their key indexes, and nothing else."""
-        found = [isinstance(each, TableSource) for each in self.sources]
-        return bool(found) and all(found)
+        return 0 < len(self.tables) == len(self.sources)
 
     @classmethod
     def of(
@@ -114,8 +120,14 @@ class RowRead:
         takes_first: bool,
     ) -> "RowRead":
         """Return the read of `relation` by programs of it, of LIMIT and of OFFSET."""
+        tables = tuple([each for each in sources if isinstance(each, TableSource)])
+        views = tuple([each for each in sources if isinstance(each, IndexedView)])
         return cls(
             tuple(sources),
+            tables,
+            views,
+            tuple([each.id for each in sources if isinstance(each, CatalogRows)]),
+            (*(each.id for each in tables), *(each.index for each in views)),
             *programs,
             (finishing.limit, finishing.offset),
             has_growing_call(relation),
@@ -125,7 +137,7 @@ class RowRead:
 
     def rows(self, args: Sequence[Datum], value: SessionValue, find: Find) -> list[Row] | None:
         """Return the finished rows; None if they are to be read another way."""
-        if any(size_of(each) > LONG for each in args):  # functions of it may take long
+        if not _are_arguments_short(args):
             return None
         found: dict[GlobalId, Iterable[Row]] = {}
         most = self.program.most
@@ -147,7 +159,7 @@ class RowRead:
     def keys(self, args: Sequence[Datum], value: SessionValue) -> list[Row] | None:
         """Return the keys of its only source; None if they are to be found another way."""
         (source,) = self.sources
-        if any(size_of(each) > LONG for each in args):
+        if not _are_arguments_short(args):
             return None
         try:
             return _keys(source, {}, args, value)
@@ -158,7 +170,7 @@ class RowRead:
         self, id: GlobalId, rows: Sequence[Row], args: Sequence[Datum], value: SessionValue
     ) -> list[Row] | None:
         """Return the finished rows over those of its only collection; None as `rows` does."""
-        if self.grows and any(size_of(each) > LONG for each in args):
+        if self.grows and not _are_arguments_short(args):
             return None
         try:
             return self._finished({id: rows}, args, value)
@@ -186,11 +198,19 @@ def _keys(
 ) -> list[Row]:
     """Return the keys of a source, each once and without NULL, or the ends of its range."""
     keys = _run(source.keys, found, args, value)
-    if len(keys) > 1:
-        keys = list(dict.fromkeys(keys))
     if isinstance(source, RangedTable):
         return keys
-    return [key for key in keys if None not in key]
+    if len(keys) == 1:
+        return [] if None in keys[0] else keys
+    return [key for key in dict.fromkeys(keys) if None not in key]
+
+
+def _are_arguments_short(args: Sequence[Datum]) -> bool:
+    """Whether no function of an argument takes long, as it would of a long one."""
+    for each in args:  # noqa: SIM110 - most are integers, and a generator costs more than they do
+        if type(each) is not int and size_of(each) > LONG:
+            return False
+    return True
 
 
 def _counted(rows: Iterable[Row], most: int) -> Iterator[Row]:
@@ -209,8 +229,9 @@ def _run(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[Row]:
-    given = [found[id] for id in program.collections]
-    return program.run(given, args, [value(name) for name in program.session_values], limit, offset)
+    given = [found[id] for id in program.collections] if program.collections else ()
+    values = [value(name) for name in program.session_values] if program.session_values else ()
+    return program.run(given, args, values, limit, offset)
 
 
 def _bound(program: RowProgram, args: Sequence[Datum], value: SessionValue) -> int | None:
@@ -278,7 +299,9 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
     program = replace(program, most=min(program.most, 2 * LIGHT // max(cost, 1)))
     takes_first = is_single and is_cut and not finishing.order_by
     programs = (program, limit, offset)
-    return RowRead.of(found, programs, relation, query.finishing, takes_first=takes_first)
+    read = RowRead.of(found, programs, relation, query.finishing, takes_first=takes_first)
+    shows_names = bool(sources_of_names(column.type for column in query.desc.columns))
+    return replace(read, shows_names=shows_names)
 
 
 def plan_over_rows(relation: Relation, query: Query | None = None) -> RowRead | None:

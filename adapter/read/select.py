@@ -24,16 +24,17 @@ from foreshore.sql.plan import Select
 async def select(context: StatementContext, plan: Select) -> Selected:
     """Run a SELECT."""
     prepared = context.prepared
-    rows, exact = None, False
-    if plan.as_of is None and prepared.row_read is not None:
-        rows, exact = await rows_by_keys(context, prepared.row_read), prepared.row_read.is_exact
+    rows, read = None, prepared.row_read
+    if plan.as_of is None and read is not None:
+        rows = await rows_by_keys(context, read)
     elif plan.locking is not None and prepared.locked_read is not None:
+        read = prepared.locked_read.read
         rows = await lock_rows(context, plan.locking, prepared.locked_read)
-        exact = prepared.locked_read.read.is_exact
-    if rows is not None:
+    if read is not None and rows is not None:
         desc = plan.desc
-        await load_names(context, desc.columns)
-        return Selected(desc, source_of_rows(rows, desc.columns, exact=exact), "SELECT")
+        if read.shows_names:
+            await load_names(context, desc.columns)
+        return Selected(desc, source_of_rows(rows, desc.columns, exact=read.is_exact), "SELECT")
     return await selected(context, plan, "SELECT")
 
 

@@ -103,14 +103,15 @@ def read_time(
 def _newest_time(context: StatementContext) -> Timestamp | None:
     """Return the newest time, if a transaction that reads once, and nothing else, reads at it."""
     transaction, coordinator = context.transaction, context.coordinator
-    if transaction.block or transaction.time is not None or transaction.catalog is not None:
+    if transaction.block or transaction.time is not None or transaction.staged.catalog is not None:
         return None
-    if context.variables.settings.tells_time:
+    settings = context.variables.settings
+    if settings.tells_time:
         return None
-    if context.isolation != "strict serializable":  # it may have another, to wait for nothing
-        return None
+    if settings.isolation != "strict serializable" and not context.reads_newest:
+        return None  # it may have another time, to wait for nothing
     time = coordinator.oracle.read_ts()
-    altered = coordinator.state.altered_below(context.prepared.used)
+    altered = coordinator.catalog.state.altered_below(context.prepared.used)
     return time if not altered or max(altered.values()) <= time else None
 
 

@@ -364,7 +364,7 @@ class Session:
     def _rebase(self) -> None:
         """Let a transaction that changes the catalog see what others have changed since."""
         transaction = self.transactions.running
-        if transaction is not None and transaction.catalog is not None:
+        if transaction is not None and transaction.staged.catalog is not None:
             # The commit raises it again, unless the client rolls back.
             with suppress(Conflict, UndefinedObject):
                 rebase_on(transaction, self.coordinator.state)
@@ -394,9 +394,10 @@ class Session:
         writes. Raises the error after `ATTEMPTS`, or if one of its functions has done what no
         transaction undoes.
         """
+        coordinator = self.coordinator
         transaction = self.transactions.running or self.transactions.begin()
-        is_first = transaction.is_untouched and transaction not in self.coordinator.locks.held
-        has_advisory = self.pid in self.coordinator.advisory.by_transactions
+        is_first = transaction.is_untouched and transaction not in coordinator.locks.held
+        has_advisory = self.pid in coordinator.advisory.by_transactions
         advisory = self.transactions.advisory_locks if has_advisory else 0
         before = transaction.staged, advisory
         may_retry = alone and not transaction.block
@@ -404,7 +405,7 @@ class Session:
         while True:
             context = self.context(prepared, args, alone=alone, again=conflicts > 0)
             try:
-                with self.interrupts.running():
+                with self.interrupts:
                     if self.activity.root is None:
                         return await run(context)
                     with tracing.phase("execute"):

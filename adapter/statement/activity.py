@@ -32,7 +32,6 @@ from foreshore.session_variables import Variables
 from foreshore.setting_kinds import milliseconds
 from foreshore.statement_history import StatementHistory, Who
 from foreshore.statement_log import log, message_of
-from foreshore.statement_settings import StatementSettings
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +140,13 @@ class Activity:
                 if settings.is_logged or error is not None:
                     self._log(elapsed, error)
                 if settings.history_rate != "0":
-                    self._remember(self.query_at, settings, error)
+                    who = self._who
+                    if who is None or settings.version != self._who_at:
+                        who = self._who = self._find_who()
+                        self._who_at = settings.version
+                    began, ended = self.query_at, self.state_at
+                    rate, result = settings.history_rate, self._result
+                    self._history.add(who, rate, self.query, began, ended, result, error)
             if self.root is not None:
                 self._end_span(error)
             self._result = None
@@ -184,16 +189,6 @@ class Activity:
         message = message_of(self._variables, seconds, self._result, error)
         if message is not None:
             log(logger, message, self._find_who(), self.query, seconds, error)
-
-    def _remember(
-        self, began: int, settings: StatementSettings, error: DatabaseError | None
-    ) -> None:
-        """Add the statement to the history."""
-        who, rate = self._who, settings.history_rate
-        if who is None or settings.version != self._who_at:
-            who, self._who_at = self._find_who(), settings.version
-            self._who = who
-        self._history.add(who, rate, self.query, began, self.state_at, self._result, error)
 
     def outlives_client(self, terminate: Callable[[DatabaseError], None]) -> bool:
         """Whether what runs goes on to its end now that the client has gone, as in PostgreSQL.

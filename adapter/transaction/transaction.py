@@ -12,10 +12,9 @@ so a block of many small INSERTs costs constant time for each. The locks of a tr
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import pyarrow as pa
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from foreshore.activity import Change
@@ -119,8 +118,7 @@ def _keyed(part: Written, layout: KeyLayout) -> KeyedRows:
     return part.keyed[name]
 
 
-@dataclass(frozen=True, slots=True)
-class AlteredTable:
+class AlteredTable(Struct, frozen=True):
     """The committed rows of a table as an ALTER TABLE needs them."""
 
     indexes: Mapping[str, KeyIndex] = field(default_factory=dict)  # by the keys that it adds
@@ -150,8 +148,7 @@ NO_ROWS = WrittenRows()
 _UNALTERED = AlteredTable()
 
 
-@dataclass(eq=False, slots=True)
-class Transaction:
+class Transaction(Struct, eq=False):
     """One transaction of one session; `block` is whether BEGIN made it."""
 
     started: int  # microseconds since 1970: now()
@@ -209,9 +206,10 @@ class Transaction:
     @property
     def is_untouched(self) -> bool:
         """Whether it has read and changed nothing yet."""
-        if self.staged is NOTHING_STAGED:
-            return self.time is None
-        return self.time is None and self.staged.catalog is None and not self.has_effects
+        if self.time is not None:
+            return False
+        staged = self.staged
+        return staged is NOTHING_STAGED or (staged.catalog is None and not self.has_effects)
 
     @property
     def has_effects(self) -> bool:

@@ -92,7 +92,7 @@ class KeyIndex:
 
     def readable(self, time: Timestamp) -> bool:
         """Whether the rows at `time` are known here."""
-        return self.arrangement.since <= time < self.newest.upper
+        return self.arrangement.since <= time and self.newest.knows(time)
 
     def latest(self, hashes: Sequence[int]) -> Timestamp:
         """Return a time since which no key with one of `hashes` was changed; 0 if none ever was."""

@@ -149,6 +149,10 @@ class KeyIndexes:
         self._building[table] = asyncio.get_running_loop().create_future()
         self._wanted[table].clear()
 
+    def is_ready(self, table: GlobalId) -> bool:
+        """Whether `ready` need not wait, nor raises."""
+        return table not in self._building and not self._corruptions.messages
+
     async def ready(self, table: GlobalId) -> None:
         """Wait until the table's indexes are built; raises CollectionCorrupted if it is corrupt."""
         if self._corruptions.messages:

@@ -63,6 +63,15 @@ class NewestRows:
         upper = max(self._upper, self._arrangement.upper)
         return upper if self._reached is None else max(upper, self._reached.upper)
 
+    def knows(self, time: Timestamp) -> bool:
+        """Whether the upper is beyond `time`."""
+        reached = self._reached
+        return (
+            time < self._upper
+            or (reached is not None and time < reached.upper)
+            or (time < self._arrangement.upper)
+        )
+
     def follow(self, reached: Reached | None) -> None:
         """Let the upper follow `reached` from now on; None: no longer."""
         self._upper = self.upper

@@ -138,19 +138,26 @@ def _rows_of_leaves(relation: Relation) -> list[tuple[Leaf, ...]] | None:
 
 def _of_leaves(rows: Sequence[tuple[Leaf, ...]]) -> RowProgram:
     """Return the program of such rows, as those of most keys are: it is not compiled either."""
-    places = [
-        [each.number - 1 if isinstance(each, Parameter) else None for each in row] for row in rows
+    makers = [_row_of_leaves(row) for row in rows]
+    if len(makers) == 1:
+        make = makers[0]
+        return RowProgram((), (), lambda given, args, *_: [make(args)], MOST)
+    return RowProgram((), (), lambda given, args, *_: [make(args) for make in makers], MOST)
+
+
+def _row_of_leaves(leaves: Sequence[Leaf]) -> Callable[[Sequence[Datum]], Row]:
+    """Return the function from arguments to a row."""
+    match leaves:
+        case (Parameter(number=number),):
+            return lambda args: (args[number - 1],)
+        case _ if all(isinstance(each, Literal) for each in leaves):
+            row = tuple([each.value for each in leaves if isinstance(each, Literal)])
+            return lambda args: row
+    pairs = [
+        (each.number - 1, None) if isinstance(each, Parameter) else (None, each.value)
+        for each in leaves
     ]
-    data = [[each.value if isinstance(each, Literal) else None for each in row] for row in rows]
-    pairs = [list(zip(*each, strict=True)) for each in zip(places, data, strict=True)]
-
-    def run(given: object, args: Sequence[Datum], *_: object) -> list[Row]:
-        return [
-            tuple([datum if place is None else args[place] for place, datum in row])
-            for row in pairs
-        ]
-
-    return RowProgram((), (), run, MOST)
+    return lambda args: tuple([datum if at is None else args[at] for at, datum in pairs])
 
 
 class _Compiler:

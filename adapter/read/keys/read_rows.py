@@ -1,6 +1,8 @@
 """Rows of the sources of row reads, at the transaction's time and with its own writes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
 
 from foreshore.adapter.introspection.keyed_rows import keyed_rows
 from foreshore.adapter.introspection.relations import builtin_tables
@@ -19,6 +21,8 @@ from foreshore.adapter.read.keys.key_lookup import own_rows
 from foreshore.adapter.read.keys.mirrored import may_use_mirrors, mirrors_at, rows_in_mirror
 from foreshore.adapter.read.timestamp import note_tables_read, read_time, require
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.transaction.transaction import NOTHING_STAGED
+from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.ids import GlobalId
@@ -28,53 +32,71 @@ from foreshore.update import Timestamp
 
 async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | None:
     """Return the finished rows, of the transaction's time and with its own writes."""
-    indexes: dict[GlobalId, KeyIndex] = {}
-    views = [each for each in read.sources if isinstance(each, IndexedView)]
-    for each in read.sources:
-        if isinstance(each, TableSource):
-            index = await index_of(context, each)
-            if index is None:
-                return None
-            indexes[each.id] = index
-    if views and not may_use_mirrors(context, views):
+    reading = await _reading(context, read) if read.sources else _Reading(context)
+    if reading is None:
         return None
-    time: Timestamp = 0
-    if relations := [each.id for each in read.sources if isinstance(each, CatalogRows)]:
-        await builtin_tables(context, relations)
+    rows = read.rows(context.args, context.session_value(reading.time), reading.find)
+    if rows is not None and read.views:
+        for view in read.views:
+            context.coordinator.compute.mirrors.note_use(reading.mirrors[view.index])
+            context.ran(f"Read of index {view.index}, in this process")
+    return rows
+
+
+async def _reading(context: StatementContext, read: RowRead) -> "_Reading | None":
+    """Return what finds the rows of a read's sources, at a time; None if it cannot."""
+    indexes: dict[GlobalId, KeyIndex] = {}
+    for each in read.tables:
+        index = await index_of(context, each)
+        if index is None:
+            return None
+        indexes[each.id] = index
+    if read.views and not may_use_mirrors(context, read.views):
+        return None
+    if read.relations:
+        await builtin_tables(context, read.relations)
         if context.transaction.time is not None:
             require(context, (), context.transaction.time)
-    elif read.sources:
-        ids = (*indexes, *(each.index for each in views))
-        time = read_time(context, ids, None, by_key=True, at_once=True)
-    mirrors = await mirrors_at(context, views, time)
-    if mirrors is None:
-        return None
+        return _Reading(context)
+    time = read_time(context, read.timed, None, by_key=True, at_once=True)
+    if not read.views:
+        return _Reading(context, time, indexes)
+    mirrors = await mirrors_at(context, read.views, time)
+    return None if mirrors is None else _Reading(context, time, indexes, mirrors)
 
-    def find(source: RowsSource, keys: Sequence[Row], most: int | None) -> Iterable[Row] | None:
+
+class _Reading(Struct):
+    """Finds rows of sources at a time."""
+
+    context: StatementContext
+    time: Timestamp = 0
+    indexes: Mapping[GlobalId, KeyIndex] = {}  # of tables
+    mirrors: Mapping[GlobalId, Mirror] = {}  # by index
+
+    def find(
+        self, source: RowsSource, keys: Sequence[Row], most: int | None
+    ) -> Iterable[Row] | None:
+        """Return the rows of a source under keys; None if they are not known at once."""
+        context, time = self.context, self.time
         if isinstance(source, IndexedView):
-            return rows_in_mirror(mirrors[source.index], keys, time)
+            return rows_in_mirror(self.mirrors[source.index], keys, time)
         if isinstance(source, CatalogRows):
             return rows_of_catalog(context, source, keys)
-        index = indexes[source.id]
+        transaction, index = context.transaction, self.indexes[source.id]
+        own = None if transaction.staged is NOTHING_STAGED else own_rows(context, index)
         if isinstance(source, KeyedTable):
             hashes = [index.layout.hash(key) for key in keys]
-            context.transaction.read_keys({source.lock: {*hashes}})
-            return rows_under(index, keys, hashes, time, own_rows(context, index))
+            if transaction.block or not context.alone:  # else nothing follows that could conflict
+                transaction.read_keys({source.lock: {*hashes}})
+            return rows_under(index, keys, hashes, time, own)
         if not index.readable(time):
             return None
         if isinstance(source, IndexedTable):
             hash = index.layout.by(source.columns).hash
-            context.transaction.read_keys({source.lock: {hash(key) for key in keys}})
+            transaction.read_keys({source.lock: {hash(key) for key in keys}})
         else:
             note_tables_read(context, (source.id,))
-        return find_rows(source, index, keys, time, own_rows(context, index), most)
-
-    rows = read.rows(context.args, context.session_value(time), find)
-    if rows is not None:
-        for view in views:
-            context.coordinator.compute.mirrors.note_use(mirrors[view.index])
-            context.ran(f"Read of index {view.index}, in this process")
-    return rows
+        return find_rows(source, index, keys, time, own, most)
 
 
 def rows_of_catalog(
@@ -90,9 +112,10 @@ def rows_of_catalog(
 async def index_of(context: StatementContext, source: TableSource) -> KeyIndex | None:
     """Return the index of a source, prepared; None if the table is not as it was planned."""
     coordinator = context.coordinator
-    if context.transaction.catalog is not None:
+    if context.transaction.staged.catalog is not None:
         return None
-    await coordinator.keys.ready(source.id)
+    if not coordinator.keys.is_ready(source.id):
+        await coordinator.keys.ready(source.id)
     if coordinator.catalog.planned.get(source.id) is not source.planned:
         return None
     found = coordinator.keys.of(source.id)
@@ -123,12 +146,12 @@ def rows_under(
     own = written.newest if written else {}
     if own is None or not index.readable(time):
         return None
-    rows = []
+    rows, newest = [], index.newest.newest
     for key, hash in zip(keys, hashes, strict=True):
         if key in own:
             row = own[key]
         else:
-            entry = index.newest.newest(hash, key)
+            entry = newest(hash, key)
             if entry.time > time:
                 return None
             row = entry.row
