@@ -121,7 +121,7 @@ def _keyed(part: Written, layout: KeyLayout) -> KeyedRows:
 class AlteredTable(Struct, frozen=True):
     """The committed rows of a table as an ALTER TABLE needs them."""
 
-    indexes: Mapping[str, KeyIndex] = field(default_factory=dict)  # by the keys that it adds
+    indexes: Mapping[str, KeyIndex] = {}  # by the keys that it adds
     contents: pa.Table | None = None  # in new columns, if the table is rewritten
 
 

@@ -1,8 +1,7 @@
 """Check the constraints that ALTER TABLE adds against the table's rows."""
 
-from dataclasses import replace
-
 import pyarrow as pa
+from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.statement.context import StatementContext

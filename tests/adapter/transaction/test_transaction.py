@@ -1,7 +1,7 @@
 """The transaction as a value: few fields, and savepoints that are references."""
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any, get_args, get_type_hints
 
 from foreshore.adapter.transaction.transaction import Transaction, Written
@@ -19,14 +19,13 @@ def test_transaction_has_at_most_twelve_fields() -> None:
 
 
 def leaves(type: Any) -> Iterator[str]:
-    """Yield the fields of a dataclass, those of nested values in place of the values."""
-    hints = get_type_hints(type)
-    for each in fields(type):
-        nested = [inner for inner in parts_of(hints[each.name]) if is_ours(inner)]
+    """Yield the fields of a dataclass or struct, those of nested dataclasses in their place."""
+    for name, hint in get_type_hints(type).items():
+        nested = [inner for inner in parts_of(hint) if is_ours(inner)]
         for inner in nested:
             yield from leaves(inner)
         if not nested:
-            yield f"{type.__name__}.{each.name}"
+            yield f"{type.__name__}.{name}"
 
 
 def parts_of(hint: Any) -> Iterator[Any]:
