@@ -11,14 +11,18 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from tests.harness import Server, until
+from foreshore.run_queue import RunQueue
+from tests.harness import Server, indexed, until
 from tests.wire.raw import Raw
 
 ENDLESS = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b"
 
 
 class Bystander:
-    """A session that writes and reads constantly, and the errors and delays that it saw."""
+    """A session that writes and reads constantly, and the errors and delays that it saw.
+
+    Delays are without the waits for a processor, its own and the server's.
+    """
 
     def __init__(self, server: Server, number: int) -> None:
         self.number = number
@@ -44,19 +48,28 @@ class Bystander:
         assert self.failure is None, f"{after}: {self.failure}"
 
     def _run(self) -> None:
+        assert self._server.process is not None
+        queues = RunQueue(), RunQueue(self._server.process.pid)
+
+        def now() -> float:
+            return time.monotonic() - sum(each.seconds() or 0.0 for each in queues)
+
         try:
             with self._server.connect() as connection:
                 while not self._over.is_set():
-                    began = time.monotonic()
+                    began = now()
                     connection.execute("INSERT INTO calm VALUES (%s)", (self.number,))
                     row = connection.execute(
                         "SELECT n FROM calm_counts WHERE who = %s", (self.number,)
                     ).fetchone()
-                    self.longest = max(self.longest, time.monotonic() - began)
+                    self.longest = max(self.longest, now() - began)
                     self.rounds += 1
                     assert row == (self.rounds,), f"{row} after {self.rounds} rows"
         except Exception as error:  # whatever it is, the test tells it
             self.failure = repr(error)
+        finally:
+            for each in queues:
+                each.close()
 
 
 def cut(connection: Raw) -> None:
@@ -160,6 +173,7 @@ def test_failures_of_one_client_do_not_disturb_others(server: Server) -> None:
             "CREATE VIEW calm_counts AS SELECT who, count(*) AS n FROM calm GROUP BY who"
         )
         connection.execute("CREATE INDEX calm_counts_who ON calm_counts (who)")
+        indexed(connection, "calm_counts")  # else the first reads wait for the replica's start
     with Bystander(server, 1) as one, Bystander(server, 2) as two:
         for trouble in TROUBLE:
             trouble(server)
