@@ -84,6 +84,9 @@ FORMS = {
     "update constant": "UPDATE pl SET c = 'zz' WHERE a = $1",
     "update returning": "UPDATE pl SET b = b + 1 WHERE a = $1 RETURNING b",
     "update two": "UPDATE pl SET b = b + 1 WHERE a IN ($1, $2)",
+    "update unnest": "UPDATE pl SET b = n FROM unnest(ARRAY[$1, $2], ARRAY[7, 8]) AS u (i, n) WHERE a = i",
+    "merge": "MERGE INTO pl USING (VALUES ($1, $2)) AS v (i, n) ON a = i WHEN MATCHED THEN UPDATE SET b = n"
+    " WHEN NOT MATCHED THEN INSERT VALUES (i, n, 'new')",
     "delete": "DELETE FROM ins WHERE a = $1",
     "begin": "BEGIN",
     "read in block": "SELECT b FROM acc WHERE a = $1",

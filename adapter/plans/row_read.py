@@ -257,7 +257,7 @@ def _are_short(found: Mapping[GlobalId, Iterable[Row]]) -> bool:
 def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRead | None:
     """Return `peek` compiled, if it reads rows under whole keys of tables, or nothing."""
     query, path = peek.query, peek.path
-    if peek.is_large or peek.has_side_effects or peek.has_arrays or query.init_plans:
+    if peek.is_large or peek.has_side_effects or query.init_plans:
         return None
     if query.changes or query.row_outputs or query.recursions:
         return None

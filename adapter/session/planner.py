@@ -75,6 +75,7 @@ from foreshore.sql.plan import (
     Insert,
     Listen,
     Locking,
+    Merge,
     Notify,
     Plan,
     Query,
@@ -361,7 +362,7 @@ class SessionPlanner:
                 prepared.row_read = plan_row_read(peek, planned)
             case Select(locking=Locking(wait="block" | "error")) if peek is not None:
                 prepared.locked_read = plan_locked_read(peek, planned)
-            case Delete() if peek is not None:
+            case Delete() | Merge() if peek is not None:
                 prepared.locked_read = plan_locked_read(peek, planned)
             case Update(row_outputs=()) if peek is not None:
                 prepared.locked_read = plan_locked_read(peek, planned)

@@ -25,9 +25,10 @@ from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import target_of
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.errors import CardinalityViolation
+from foreshore.expr.columns import columns_of
 from foreshore.rows import split_diffs, table_of
 from foreshore.sql.plan import Delete, Merge, MergeChecks, Update
-from foreshore.table_rows import Row, TableRows
+from foreshore.table_rows import Row, TableRows, columns_of_rows
 
 
 class _Found(NamedTuple):
@@ -85,6 +86,11 @@ async def _found(
 
 async def changing_rows(context: StatementContext, plan: Update | Delete | Merge) -> pa.Table:
     """Return what a statement selects of the rows that it changes, which are locked."""
+    read = context.prepared.locked_read if isinstance(plan, Merge) else None
+    rows = None if read is None else await locked_rows(context, read)
+    if rows is not None:
+        columns = columns_of_rows(rows, columns_of(plan.selection))
+        return table_of(columns, pa.array(np.ones(len(rows), np.int64)))
     return await queried_rows(context, (plan.table,), locking=True, keys=plan.keys)
 
 

@@ -7,6 +7,7 @@ union only, where they cancel others: outer joins and NOT EXISTS are made of the
 """
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from foreshore.compute.rows.aggregates import finish_of
@@ -158,27 +159,32 @@ class Relations:
         return Value(self._source.assign(value.text), value.nullable)
 
     def _elements(self, node: FlatMap, row: Row, sign: int, consume: Consume) -> None:
-        """Write the loop over the elements of arrays."""
+        """Write the loop over the elements of arrays, which go in step."""
         source = self._source
         if node.function != IN_STEP and not node.function.startswith("unnest"):
             raise NotCompiled(node.function)
-        arrays = node.args
-        if len(arrays) != 1 or not isinstance(
-            arrays[0], Column | Parameter | Arguments | Literal | Call
-        ):
-            raise NotCompiled("several arrays")
-        if type_of(arrays[0]).element is None:
-            raise NotCompiled("no array")
-        array = source.assign(f"{self.scalars.write(arrays[0], row).text} or ()")
-        source.line(f"if len({array}) > most: raise {self._too_many}")
-        value = source.name()
+        arrays, values = [], []
+        for scalar in node.args:
+            if not isinstance(scalar, Column | Parameter | Arguments | Literal | Call):
+                raise NotCompiled("an array that is computed")
+            if type_of(scalar).element is None:
+                raise NotCompiled("no array")
+            array = source.assign(f"{self.scalars.write(scalar, row).text} or ()")
+            source.line(f"if len({array}) > most: raise {self._too_many}")
+            arrays.append(array)
+            values.append(source.name())
+        rows, target = arrays[0], values[0]
+        if len(arrays) > 1:
+            rows = f"{source.constant(zip_longest)}({', '.join(arrays)})"
+            target = f"({', '.join(values)})"
+        found = [*row, *(Value(value, True) for value in values)]
         if node.is_numbered:
             number = source.name()
-            with source.block(f"for {number}, {value} in enumerate({array}, 1):"):
-                consume([*row, Value(value, True), Value(number, False)], sign)
+            with source.block(f"for {number}, {target} in enumerate({rows}, 1):"):
+                consume([*found, Value(number, False)], sign)
         else:
-            with source.block(f"for {value} in {array}:"):
-                consume([*row, Value(value, True)], sign)
+            with source.block(f"for {target} in {rows}:"):
+                consume(found, sign)
 
     # --- joins -----------------------------------------------------------------------------
 

@@ -64,6 +64,10 @@ UPDATE {t} SET n = v.b FROM (VALUES ({k}, 1), ({k}, 1)) v (a, b) WHERE id = v.a 
 UPDATE {t} SET w = w / ({n} - id) WHERE id IN ({k}, 1, {n}) RETURNING id, w, w * 2
 UPDATE {t} SET n = n + 1 WHERE n = {n} AND id > {k} RETURNING id, n
 UPDATE {t} SET code = 'y' WHERE id IN ({k}, {n})
+UPDATE {t} SET n = n + v.b FROM unnest(ARRAY[{k}, {n}, 1], ARRAY[1, 2]) v (a, b) WHERE id = v.a RETURNING id, n, v.b
+DELETE FROM {t} WHERE id = ANY (ARRAY[{k}, {n}])
+MERGE INTO {t} USING (VALUES ({k}, {n}), ({n}, 3)) v (a, b) ON id = v.a WHEN MATCHED AND n > 3 THEN DELETE WHEN MATCHED THEN UPDATE SET n = v.b, w = 7 / v.b WHEN NOT MATCHED THEN INSERT (id, n) VALUES (v.a, v.b)
+MERGE INTO {t} USING (SELECT {k} AS a) v ON id = v.a WHEN MATCHED THEN UPDATE SET code = 'z' WHEN NOT MATCHED THEN DO NOTHING
 DELETE FROM {t} USING (VALUES ({k}), ({n})) v (a) WHERE id = v.a RETURNING v.a, code
 SELECT id, n, w FROM {t} WHERE id = {k} FOR UPDATE
 SELECT id, n FROM {t} WHERE id IN ({k}, {n}) AND n > 1 ORDER BY w, id LIMIT 1 FOR UPDATE NOWAIT

@@ -33,7 +33,6 @@ NOT_DONE = dict.fromkeys(
     [
         "flat map",
         "flat map with ordinality",
-        "arrays in step",
         "comoments of floats by key",
         "lists of floats as keys",
         "floats in lists, and the least of them",
