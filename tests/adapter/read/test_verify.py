@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow.compute as pc
 import pytest
+from msgspec.structs import replace
 
 from foreshore.adapter.audit import Auditor
 from foreshore.catalog.item import Item
