@@ -31,7 +31,9 @@ def create_secret(context: StatementContext, plan: CreateSecret) -> Completed:
 
 def alter_secret(context: StatementContext, plan: AlterSecret) -> Completed:
     """Run ALTER SECRET ... AS."""
-    found = find_if_exists(context, "secret", plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner, context.notice, "secret", plan.name, if_exists=plan.if_exists, altered=True
+    )
     if found is not None:
         assert isinstance(found, Secret), found
         if not owns_object(context.planner.state, context.role, found):

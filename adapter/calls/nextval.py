@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.staging import require_writable
 from foreshore.catalog.builtin.relation import Builtin
-from foreshore.catalog.item import Item
+from foreshore.catalog.item import Item, Role
 from foreshore.catalog.needs import require_all
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import (
@@ -31,15 +32,15 @@ async def value(context: StatementContext, function: str, args: Sequence[Datum])
         last = context.last_values.last
         if last is None or last not in context.planner.reader().state.objects:
             raise ObjectNotInPrerequisiteState("lastval is not yet defined in this session")
-        _require(context, last, function)
+        _require(context.planner, context.role, last, function)
         return context.last_values.by_sequence[last]
     if None in args:
         return None
     named = args[0]
     assert isinstance(named, int | str), named
-    item, sequence = find(context, named)
+    item, sequence = find(context.planner, named)
     if isinstance(named, str):
-        _require(context, item.id, function)
+        _require(context.planner, context.role, item.id, function)
     if function == "nextval":
         return int((await next_numbers(context, item, sequence, 1))[0])
     if function == "currval":
@@ -61,17 +62,17 @@ async def value(context: StatementContext, function: str, args: Sequence[Datum])
     return to
 
 
-def _require(context: StatementContext, id: GlobalId, function: str) -> None:
+def _require(planner: Planner, role: Role, id: GlobalId, function: str) -> None:
     """Require the right to call a function of a sequence that planning did not know."""
     first, *others = RIGHTS_OF_CALLS[function]
-    reader = context.planner.reader()
+    reader = planner.reader()
     need = Need(id, first, instead=tuple(others))
-    require_all(reader.state, reader.planned, context.role, (need,))
+    require_all(reader.state, reader.planned, role, (need,))
 
 
-def find(context: StatementContext, named: int | str) -> tuple[Item, Definition]:
+def find(planner: Planner, named: int | str) -> tuple[Item, Definition]:
     """Return the sequence with an oid or a name; raises PostgreSQL's errors."""
-    reader = context.planner.reader()
+    reader = planner.reader()
     found: Item | Builtin | None
     if isinstance(named, str):
         found = reader.find(split_names(named, "."))

@@ -87,7 +87,7 @@ async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) ->
     if call.function in ADVISORY:
         return await advisory.value(context, call.function, args)
     if call.function == NOTIFY:
-        return notifications.value(context, args)
+        return notifications.value(context.transaction, context.database, args)
     if call.function in SIGNALS:
         return await signal(context, call.function, args)
     if call.function == RELOAD:
@@ -147,7 +147,7 @@ async def results_by_row(
 
 async def _next(context: StatementContext, sequence: Datum, count: int) -> npt.NDArray[np.int64]:
     assert isinstance(sequence, int | str), sequence
-    item, definition = numbering.find(context, sequence)
+    item, definition = numbering.find(context.planner, sequence)
     return await numbering.next_numbers(context, item, definition, count)
 
 

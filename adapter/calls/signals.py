@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from foreshore.adapter.statement.context import Notices
 from foreshore.adapter.statement.sessions import Peer
 from foreshore.catalog.rights import may_act_as, owns
 from foreshore.errors import (
@@ -28,7 +29,7 @@ async def signal(context: "StatementContext", function: str, args: Sequence[Datu
         raise NumericValueOutOfRange('"timeout" must not be negative')
     target = context.sessions.get(pid)
     if target is None:
-        _warn(context, f"PID {pid} is not a PostgreSQL backend process")
+        _warn(context.notice, f"PID {pid} is not a PostgreSQL backend process")
         return False
     verb = "cancel query" if function.startswith("pg_cancel_backend") else "terminate process"
     _require_signal(context, target, verb)
@@ -46,7 +47,10 @@ async def signal(context: "StatementContext", function: str, args: Sequence[Datu
                 await target.closed.wait()
         except TimeoutError:
             unit = "millisecond" if timeout_ms == 1 else "milliseconds"
-            _warn(context, f"backend with PID {pid} did not terminate within {timeout_ms} {unit}")
+            _warn(
+                context.notice,
+                f"backend with PID {pid} did not terminate within {timeout_ms} {unit}",
+            )
             return False
     return True
 
@@ -66,5 +70,5 @@ def _require_signal(context: "StatementContext", target: Peer, verb: str) -> Non
         )
 
 
-def _warn(context: "StatementContext", message: str) -> None:
-    context.notice(message, severity="WARNING", sqlstate="01000")
+def _warn(notice: Notices, message: str) -> None:
+    notice(message, severity="WARNING", sqlstate="01000")

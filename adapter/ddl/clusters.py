@@ -14,6 +14,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import find_if_exists, skip_existing
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.burst import Burst
 from foreshore.catalog.item import Cluster, Item, Replica
 from foreshore.catalog.state import State
@@ -68,7 +69,7 @@ def check_burst(burst: Burst | None) -> None:
 
 def create_cluster_replica(context: StatementContext, plan: CreateClusterReplica) -> Completed:
     """Run CREATE CLUSTER REPLICA."""
-    cluster = cluster_called(context, plan.cluster)
+    cluster = cluster_called(context.planner, context.cluster, plan.cluster)
     size = plan.size or cluster.size
     options = {**cluster.options, **plan.options}
     _check_runnable(size, options)
@@ -78,10 +79,10 @@ def create_cluster_replica(context: StatementContext, plan: CreateClusterReplica
     return Completed("CREATE CLUSTER REPLICA")
 
 
-def cluster_called(context: StatementContext, name: str | None) -> Cluster:
+def cluster_called(planner: Planner, cluster: str, name: str | None) -> Cluster:
     """Return the cluster called `name`, or the session's; raises UndefinedObject."""
-    name = name if name is not None else context.cluster
-    found = context.planner.reader().state.cluster(name)
+    name = name if name is not None else cluster
+    found = planner.reader().state.cluster(name)
     if found is None:
         raise UndefinedObject(f'unknown cluster "{name}"')
     return found
@@ -215,7 +216,14 @@ async def bring_up(context: StatementContext, plan: AlterCluster) -> None:
 
 
 def _cluster_to_alter(context: StatementContext, plan: AlterCluster) -> Cluster | None:
-    found = find_if_exists(context, "cluster", plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner,
+        context.notice,
+        "cluster",
+        plan.name,
+        if_exists=plan.if_exists,
+        altered=True,
+    )
     assert found is None or isinstance(found, Cluster), found
     return found
 
@@ -264,9 +272,14 @@ def swap(context: StatementContext, plan: Swap) -> Completed:
 
 def set_cluster(context: StatementContext, plan: SetCluster) -> Completed:
     """Run ALTER MATERIALIZED VIEW ... SET CLUSTER."""
-    cluster = cluster_called(context, plan.cluster)
+    cluster = cluster_called(context.planner, context.cluster, plan.cluster)
     found = find_if_exists(
-        context, "materialized view", plan.name, if_exists=plan.if_exists, altered=True
+        context.planner,
+        context.notice,
+        "materialized view",
+        plan.name,
+        if_exists=plan.if_exists,
+        altered=True,
     )
     if found is not None:
         assert isinstance(found, Item), found

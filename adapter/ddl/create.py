@@ -112,7 +112,10 @@ async def create_view(
             context.notice(notice)
     schema = schema_of(context, plan.name)
     if isinstance(plan, CreateMaterializedView):
-        fields = {"cluster": cluster_called(context, plan.cluster).id, "retain_ms": plan.retain_ms}
+        fields = {
+            "cluster": cluster_called(context.planner, context.cluster, plan.cluster).id,
+            "retain_ms": plan.retain_ms,
+        }
         fields["memory_limit"] = plan.memory_limit
         fields["refresh"] = schedule_of(context, plan.refresh)
         refuse_reserved(names)
@@ -235,7 +238,7 @@ def create_index(context: StatementContext, plan: CreateIndex) -> Completed:
     context.coordinator.compute.maintained.check_not_corrupt(inputs)
     schema = state.objects[on.schema]
     assert isinstance(schema, Schema), schema
-    cluster, name = cluster_called(context, plan.cluster), plan.name
+    cluster, name = cluster_called(context.planner, context.cluster, plan.cluster), plan.name
     if name is None:
         name = context.catalog_change().free_name(schema, _index_name(on, plan, planned.desc.names))
     elif is_taken_in(context, schema, name, if_not_exists=plan.if_not_exists):

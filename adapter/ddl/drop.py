@@ -13,7 +13,7 @@ from foreshore.adapter.ddl.marks import check_no_marks
 from foreshore.adapter.ddl.objects import find_all, find_if_exists
 from foreshore.adapter.ddl.policy_names import follow_names
 from foreshore.adapter.ddl.sequences import drop_default, remember_committed
-from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.context import Notices, StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.dropped import Dropped, check_identity_sequences
 from foreshore.catalog.groups import parts_of
@@ -40,7 +40,7 @@ from foreshore.sql.rewrite.definition_parts import is_assertion
 async def drop(context: StatementContext, plan: Drop) -> Completed:
     """Run DROP."""
     targets = await find_all(context, plan)
-    if any(_is_current_database(context, each) for each in targets):
+    if any(_is_current_database(context.database, each) for each in targets):
         raise ObjectNotInPrerequisiteState(
             "cannot drop the currently open database", sqlstate="55006"
         )
@@ -53,7 +53,7 @@ async def drop(context: StatementContext, plan: Drop) -> Completed:
         _check_assertions(targets)
     dropped = drop_objects(context, targets, cascade=plan.cascade)
     await lock_to_alter(context, _tables(dropped.objects))
-    notify_cascaded(context, dropped)
+    notify_cascaded(context.notice, dropped)
     return Completed("DROP ASSERTION" if plan.assertions else f"DROP {plan.kind.upper()}")
 
 
@@ -63,8 +63,8 @@ def _check_assertions(targets: Iterable[Object]) -> None:
             raise WrongObjectType(f'"{each.name}" is not an assertion')
 
 
-def _is_current_database(context: StatementContext, each: Object) -> bool:
-    return isinstance(each, Database) and each.name == context.database
+def _is_current_database(database: str, each: Object) -> bool:
+    return isinstance(each, Database) and each.name == database
 
 
 def _tables(objects: Iterable[Object | ColumnOf | ForeignKeyOf]) -> list[GlobalId]:
@@ -98,12 +98,12 @@ def drop_objects(
     return dropped
 
 
-def notify_cascaded(context: StatementContext, dropped: Dropped) -> None:
+def notify_cascaded(notice: Notices, dropped: Dropped) -> None:
     """Tell the client which dependents were dropped."""
     if len(dropped.cascaded) == 1:
-        context.notice(f"drop cascades to {dropped.cascaded[0]}")
+        notice(f"drop cascades to {dropped.cascaded[0]}")
     elif dropped.cascaded:
-        context.notice(
+        notice(
             f"drop cascades to {len(dropped.cascaded)} other objects",
             detail="\n".join(f"drop cascades to {each}" for each in dropped.cascaded),
         )
@@ -111,9 +111,16 @@ def notify_cascaded(context: StatementContext, dropped: Dropped) -> None:
 
 async def rename(context: StatementContext, plan: Rename) -> Completed:
     """Run ALTER ... RENAME TO; dependents refer to the object by its id, not by its name."""
-    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner,
+        context.notice,
+        plan.kind,
+        plan.name,
+        if_exists=plan.if_exists,
+        altered=True,
+    )
     if found is not None:
-        if _is_current_database(context, found):
+        if _is_current_database(context.database, found):
             raise FeatureNotSupported("current database cannot be renamed")
         await lock_to_alter(context, _tables((found,)))
         renamed = context.catalog_change().rename(found, plan.to)
@@ -126,7 +133,14 @@ async def rename(context: StatementContext, plan: Rename) -> Completed:
 
 def limit_memory(context: StatementContext, plan: LimitMemory) -> Completed:
     """Run ALTER ... SET (MEMORY LIMIT = ...)."""
-    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner,
+        context.notice,
+        plan.kind,
+        plan.name,
+        if_exists=plan.if_exists,
+        altered=True,
+    )
     if found is not None:
         assert isinstance(found, Item), found
         context.catalog_change().limit_memory(found, plan.memory_limit)
@@ -135,7 +149,14 @@ def limit_memory(context: StatementContext, plan: LimitMemory) -> Completed:
 
 def set_error_policy(context: StatementContext, plan: SetErrorPolicy) -> Completed:
     """Run ALTER MATERIALIZED VIEW ... SET (ON ERROR = ...), also for what counts violations."""
-    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner,
+        context.notice,
+        plan.kind,
+        plan.name,
+        if_exists=plan.if_exists,
+        altered=True,
+    )
     if found is not None:
         assert isinstance(found, Item), found
         definition = context.planner.reader().planned[found.id].definition
@@ -151,7 +172,14 @@ def set_error_policy(context: StatementContext, plan: SetErrorPolicy) -> Complet
 
 def set_security_invoker(context: StatementContext, plan: SetSecurityInvoker) -> Completed:
     """Run ALTER VIEW ... SET (security_invoker = ...)."""
-    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner,
+        context.notice,
+        plan.kind,
+        plan.name,
+        if_exists=plan.if_exists,
+        altered=True,
+    )
     if found is not None:
         assert isinstance(found, Item), found
         invoker = plan.invoker or msgspec.UNSET
@@ -161,7 +189,14 @@ def set_security_invoker(context: StatementContext, plan: SetSecurityInvoker) ->
 
 def retain(context: StatementContext, plan: Retain) -> Completed:
     """Run ALTER ... SET (RETAIN HISTORY FOR ...)."""
-    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner,
+        context.notice,
+        plan.kind,
+        plan.name,
+        if_exists=plan.if_exists,
+        altered=True,
+    )
     if found is not None:
         assert isinstance(found, Item), found
         if found.type in ("view", "sequence"):

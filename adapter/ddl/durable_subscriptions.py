@@ -11,6 +11,7 @@ from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
 from foreshore.adapter.definitions.plan_items import plan_item
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.subscribe.positions import inputs_of, readable_position
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.durable import Position
@@ -99,10 +100,10 @@ def _position_before(context: StatementContext, id: GlobalId, position: Position
     return before
 
 
-def refuse_subscribed(context: StatementContext, table: Item) -> None:
+def refuse_subscribed(planner: Planner, table: Item) -> None:
     """Raise if a durable subscription reads `table`, whose history an ALTER TABLE would end."""
-    describe = context.planner.reader().describe
-    if (item := subscribed_by(context, table)) is not None:
+    describe = planner.reader().describe
+    if (item := subscribed_by(planner, table)) is not None:
         raise DependentObjectsStillExist(
             f"cannot alter {describe(table)} because other objects depend on it",
             detail=f"{describe(item)} depends on {describe(table)}",
@@ -111,9 +112,9 @@ def refuse_subscribed(context: StatementContext, table: Item) -> None:
         )
 
 
-def subscribed_by(context: StatementContext, table: Item) -> Item | None:
+def subscribed_by(planner: Planner, table: Item) -> Item | None:
     """Return a durable subscription or a sink that reads a table itself; None if none does."""
-    for item in context.planner.reader().state.items_above(table.id):
-        if item.type == "subscription" and table.id in inputs_of(context, item.id):
+    for item in planner.reader().state.items_above(table.id):
+        if item.type == "subscription" and table.id in inputs_of(planner, item.id):
             return item
     return None

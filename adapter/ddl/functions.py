@@ -8,7 +8,8 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.enums import plan_again
 from foreshore.adapter.ddl.objects import add_item, schema_of
-from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.role_names import refuse_public, role_of
 from foreshore.catalog.functions import alter_function, redefine_function
 from foreshore.catalog.item import Item
@@ -116,7 +117,7 @@ def _spelled(function: SqlFunction) -> str:
 
 async def alter(context: StatementContext, plan: AlterFunction) -> Completed:
     """Run ALTER FUNCTION or COMMENT ON FUNCTION."""
-    item = function_called(context, plan.name, plan.types, if_exists=False)
+    item = function_called(context.planner, context.notice, plan.name, plan.types, if_exists=False)
     assert item is not None
     change = context.catalog_change()
     match plan.action:
@@ -179,15 +180,18 @@ async def drop_function(context: StatementContext, plan: DropFunction) -> Comple
     """Run DROP FUNCTION."""
     targets = []
     async for parts, types in in_turns(plan.functions):
-        found = function_called(context, parts, types, if_exists=plan.if_exists)
+        found = function_called(
+            context.planner, context.notice, parts, types, if_exists=plan.if_exists
+        )
         if found is not None:
             targets.append(found)
-    notify_cascaded(context, drop_objects(context, targets, cascade=plan.cascade))
+    notify_cascaded(context.notice, drop_objects(context, targets, cascade=plan.cascade))
     return Completed("DROP FUNCTION")
 
 
 def function_called(
-    context: StatementContext,
+    planner: Planner,
+    notice: Notices,
     parts: tuple[str, ...],
     types: tuple[SqlType, ...] | None,
     *,
@@ -197,7 +201,7 @@ def function_called(
 
     None, with a notice, if there is none and `if_exists` allows that.
     """
-    found = context.planner.reader().find_functions(parts)
+    found = planner.reader().find_functions(parts)
     name = ".".join(parts)
     if types is not None:
         found = [each for each in found if each.arguments == arguments_of(types)]
@@ -216,5 +220,5 @@ def function_called(
     )
     if not if_exists:
         raise UndefinedFunction(message)
-    context.notice(f"function {name} does not exist, skipping")
+    notice(f"function {name} does not exist, skipping")
     return None

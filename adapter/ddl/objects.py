@@ -6,7 +6,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from foreshore import blocking
 from foreshore.adapter.definitions.plan_items import ITEM_TYPES, Defining, planned_as
-from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.catalog.item import Item, Object, Schema
 from foreshore.errors import (
     DatabaseError,
@@ -46,22 +47,35 @@ async def find_all(context: StatementContext, plan: Drop) -> list[Object]:
 
 def _find_all(context: StatementContext, plan: Drop) -> list[Object]:
     found = (
-        find_if_exists(context, plan.kind, name, if_exists=plan.if_exists, altered=False)
+        find_if_exists(
+            context.planner,
+            context.notice,
+            plan.kind,
+            name,
+            if_exists=plan.if_exists,
+            altered=False,
+        )
         for name in plan.names
     )
     return [each for each in found if each is not None]
 
 
 def find_if_exists(
-    context: StatementContext, kind: ObjectKind, name: Name, *, if_exists: bool, altered: bool
+    planner: Planner,
+    notice: Notices,
+    kind: ObjectKind,
+    name: Name,
+    *,
+    if_exists: bool,
+    altered: bool,
 ) -> Object | None:
     """Return the object called `name`, or None, with a notice, if `if_exists` allows that."""
     try:
-        return context.planner.reader().object_called(kind, name.parts, altered=altered)
+        return planner.reader().object_called(kind, name.parts, altered=altered)
     except DatabaseError as error:
         if not if_exists or isinstance(error, WrongObjectType):
             raise
-        context.notice(f"{error.message}, skipping")
+        notice(f"{error.message}, skipping")
         return None
 
 

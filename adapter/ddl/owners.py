@@ -3,6 +3,7 @@
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.role_names import refuse_public, role_of
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.item import Item, Object
@@ -12,13 +13,20 @@ from foreshore.sql.plan import SetOwner, SetSchema
 
 async def set_owner(context: StatementContext, plan: SetOwner) -> Completed:
     """Run ALTER ... OWNER TO."""
-    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner,
+        context.notice,
+        plan.kind,
+        plan.name,
+        if_exists=plan.if_exists,
+        altered=True,
+    )
     refuse_public(plan.role)
     role = role_of(context, plan.role)
     if found is not None:
         await _lock(context, found)
         if isinstance(found, Item) and found.type == "sequence" and found.owned_by:
-            raise _linked(context, found, "change owner of sequence")
+            raise _linked(context.planner, found, "change owner of sequence")
         if isinstance(found, Item) and found.type == "index":
             hint = "Change the ownership of the index's table, instead."
             context.notice(
@@ -34,7 +42,14 @@ async def set_owner(context: StatementContext, plan: SetOwner) -> Completed:
 
 async def set_schema(context: StatementContext, plan: SetSchema) -> Completed:
     """Run ALTER ... SET SCHEMA; dependents refer to the relation by its id, not by its name."""
-    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner,
+        context.notice,
+        plan.kind,
+        plan.name,
+        if_exists=plan.if_exists,
+        altered=True,
+    )
     if found is not None:
         assert isinstance(found, Item), found
         if found.type == "index":
@@ -43,7 +58,7 @@ async def set_schema(context: StatementContext, plan: SetSchema) -> Completed:
                 hint="Change the schema of the table instead.",
             )
         if found.owned_by:
-            raise _linked(context, found, "move an owned sequence into another schema")
+            raise _linked(context.planner, found, "move an owned sequence into another schema")
         state = context.planner.state
         old = state.objects[found.schema]
         database = getattr(old, "database", None)
@@ -60,10 +75,10 @@ async def _lock(context: StatementContext, found: Object) -> None:
         await lock_to_alter(context, [found.id])
 
 
-def _linked(context: StatementContext, sequence: Item, what: str) -> FeatureNotSupported:
+def _linked(planner: Planner, sequence: Item, what: str) -> FeatureNotSupported:
     """Return the error for a sequence that follows its table."""
     assert sequence.owned_by
-    table = context.planner.state.item(sequence.owned_by.table).name
+    table = planner.state.item(sequence.owned_by.table).name
     rest = f' "{sequence.name}"' if what.endswith("sequence") else ""
     return FeatureNotSupported(
         f"cannot {what}{rest}",

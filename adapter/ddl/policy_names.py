@@ -10,6 +10,7 @@ from msgspec.structs import replace as with_fields
 from foreshore.adapter.definitions.catalog_reader import with_present_names
 from foreshore.adapter.definitions.plan_items import plan_item
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned
 from foreshore.errors import DatabaseError, FeatureNotSupported
@@ -39,7 +40,7 @@ def follow_names(
                 hint="Drop the policy first, and create it again.",
             )
         change.put(new)
-        change.planned[new.id] = planned_policy(context, new)
+        change.planned[new.id] = planned_policy(context.planner, new)
 
 
 def _with_names(
@@ -49,7 +50,7 @@ def _with_names(
     state, texts = context.catalog_change().state, policy_texts(item.create_sql)
     assert item.policy, item
     of = state.item(item.policy.table)
-    wanted = planned_policy(context, item)
+    wanted = planned_policy(context.planner, item)
     present = policy_texts(with_present_names(state, item))
     texts = with_fields(texts, using=present.using, check=present.check)
     known = {
@@ -73,12 +74,12 @@ def _with_names(
             known_keys=keys or item.known_keys,
         )
         with suppress(DatabaseError):
-            if planned_policy(context, new) == wanted:
+            if planned_policy(context.planner, new) == wanted:
                 return new
     return None
 
 
-def planned_policy(context: StatementContext, item: Item) -> Planned:
+def planned_policy(planner: Planner, item: Item) -> Planned:
     """Return a policy as it is planned in the transaction."""
-    reader = context.planner.reader()
+    reader = planner.reader()
     return plan_item(reader.state, reader.planned, item)

@@ -43,7 +43,14 @@ async def refresh_view(context: StatementContext, plan: RefreshView) -> Complete
 
     A view with a schedule gets another refresh; others are only waited for.
     """
-    found = find_if_exists(context, "materialized view", plan.name, if_exists=False, altered=True)
+    found = find_if_exists(
+        context.planner,
+        context.notice,
+        "materialized view",
+        plan.name,
+        if_exists=False,
+        altered=True,
+    )
     assert isinstance(found, Item), found
     context.require_writable("REFRESH MATERIALIZED VIEW")
     coordinator = context.coordinator

@@ -23,7 +23,7 @@ from foreshore.sql.plan import Delete, ExplainChange, Insert, Merge, Update
 
 async def explain_change(context: StatementContext, plan: ExplainChange) -> Selected:
     """Run an EXPLAIN of a statement that changes rows; nothing is locked or changed."""
-    change, peek = plan.change, prepared_peek(context)
+    change, peek = plan.change, prepared_peek(context.prepared)
     verb = "Insert into" if isinstance(change, Insert) else type(change).__name__
     node = PlanNode(verb, name_of(context, change.table), inputs=plan.nodes)
     if isinstance(change, Insert):

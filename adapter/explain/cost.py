@@ -13,6 +13,7 @@ from foreshore.adapter.read.bind import bind_peek
 from foreshore.adapter.read.execute import execute
 from foreshore.adapter.read.timestamp import read_timestamp
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.result import all_rows
 from foreshore.compute.cost import Part, counting, inlined, parts_of
 from foreshore.errors import FeatureNotSupported, InternalError
@@ -80,7 +81,7 @@ async def explain_cost(context: StatementContext, plan: Explain) -> str:
     ]
     for part, records in found.parts:
         if not part.joins:
-            whose = f" of {_name(context, part.shared)}, shared" if part.shared else ""
+            whose = f" of {_name(context.planner, part.shared)}, shared" if part.shared else ""
             size = shown_bytes(part.bytes(records))
             lines.append(f"  {part.name}{whose}: {records} records, {size}")
     inputs = {part.shared: n for part, n in found.parts if part.shared and part.name == "rows"}
@@ -89,7 +90,7 @@ async def explain_cost(context: StatementContext, plan: Explain) -> str:
             if "Work:" not in lines:
                 lines.append("Work:")
             met = records / max(1, inputs[id])
-            lines.append(f"  a changed row of {_name(context, id)}: {met:.2f} joined rows")
+            lines.append(f"  a changed row of {_name(context.planner, id)}: {met:.2f} joined rows")
     return "\n".join(lines)
 
 
@@ -101,5 +102,5 @@ def shown_bytes(size: float) -> str:
     return f"{size:.0f} bytes"
 
 
-def _name(context: StatementContext, id: GlobalId) -> str:
-    return dotted(context.planner.reader().item(id).name.parts) if id.startswith(("u", "s")) else id
+def _name(planner: Planner, id: GlobalId) -> str:
+    return dotted(planner.reader().item(id).name.parts) if id.startswith(("u", "s")) else id

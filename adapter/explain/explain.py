@@ -30,6 +30,7 @@ from foreshore.adapter.transaction.timestamp_selection import Selection
 from foreshore.catalog.catalog import relation_of
 from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.cluster import engine_of, workers_of
+from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.controller.step_report import last_steps
 from foreshore.compute.describe import describe_maintenance
 from foreshore.compute.keys.bound_keys import is_large, literal_keys
@@ -56,7 +57,7 @@ from foreshore.sql.rewrite.object_options import view_options, with_clause
 
 async def explain(context: StatementContext, plan: Explain) -> Selected:
     """Run an EXPLAIN."""
-    peek = prepared_peek(context)
+    peek = prepared_peek(context.prepared)
     refuse_past_of_system(peek, plan.as_of)
     match plan.stage:
         case "timestamp":
@@ -98,19 +99,23 @@ async def explain_maintained(context: StatementContext, plan: ExplainMaintained)
         return select_plan(nodes=nodes, json=plan.json)
     described = await _maintenance(context, Block(relation), cluster, item.hydrate or None)
     where = _where(context, item.cluster)
-    refreshed = f", {_refreshed(context, item.id, item.refresh)}" if item.refresh else ""
+    refreshed = (
+        f", {_refreshed(context.coordinator.compute, item.id, item.refresh)}"
+        if item.refresh
+        else ""
+    )
     kind = item.type.capitalize()
     steps = last_steps(context.coordinator.compute.clusters.dataflows(), item.id)
     after = f"\n\nMaintained:\n{described}{steps}"
     return select_plan(f"{kind}, {where}{refreshed}", nodes, after, json=plan.json)
 
 
-def _refreshed(context: StatementContext, id: GlobalId, refresh: Refresh) -> str:
+def _refreshed(compute: ComputeController, id: GlobalId, refresh: Refresh) -> str:
     """Return when and how a view is refreshed."""
     changes, anew = "by the changes since the last refresh", "computed anew"
     how = anew if refresh.policy == "full" else changes
     if refresh.policy == "auto":
-        cost = context.coordinator.compute.refresh_cost(id)
+        cost = compute.refresh_cost(id)
         known = [
             f"{what} took {ns / 1e6:.1f} ms"
             for what, ns in (("changes", cost.changes_ns), ("all of it", cost.anew_ns))

@@ -24,6 +24,7 @@ from foreshore.adapter.files.publish import may_publish, publish
 from foreshore.adapter.read.select import select
 from foreshore.adapter.services.copies import Copies, Progress
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.interrupts import Interrupts
 from foreshore.adapter.statement.result import taken
 from foreshore.adapter.statement.sessions import Peer
 from foreshore.adapter.write.copy import GivenRows
@@ -278,11 +279,11 @@ async def _export(
     ordered = export.single or plan.source.query.finishing.order_by != ()
     threads = context.coordinator.copies.threads(plan.files)
     count = 1 if ordered else WRITERS
-    await _write(context, export, rows.batches, progress, count, threads)
+    await _write(context.interrupts, export, rows.batches, progress, count, threads)
 
 
 async def _write(
-    context: StatementContext,
+    interrupts: Interrupts,
     export: Export,
     batches: object,
     progress: Progress,
@@ -295,9 +296,9 @@ async def _write(
     busy: dict[asyncio.Future[None], Writer] = {}
     try:
         async for batch in batches:  # type: ignore[attr-defined]
-            context.interrupts.check()
+            interrupts.check()
             while not free:
-                with context.interrupts.running():
+                with interrupts.running():
                     done, _ = await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
                 for future in done:
                     free.append(busy.pop(future))

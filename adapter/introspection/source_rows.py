@@ -8,10 +8,11 @@ from foreshore.adapter.external.details import left_out_of
 from foreshore.adapter.services.names import Names
 from foreshore.adapter.services.sources import Received
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.catalog.builtin.mz_rows import source_type
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.groups import parts_of
-from foreshore.catalog.item import Item
+from foreshore.catalog.item import Item, Role
 from foreshore.catalog.rights import holds
 from foreshore.ids import GlobalId
 from foreshore.json_text import canonical_json
@@ -61,7 +62,7 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
             "last_status_change_at": received.since * 1000,
             "status": "running" if received.error is None else "stalled",
             "error": received.error,
-            "details": _requests_of(received, _sees(context, item)),
+            "details": _requests_of(received, _sees(context.planner, context.role, item)),
         }
 
 
@@ -119,9 +120,9 @@ def _requests_of(received: Received, sees: bool) -> str:
     return canonical_json(json.dumps(found))
 
 
-def _sees(context: StatementContext, item: Item) -> bool:
+def _sees(planner: Planner, role: Role, item: Item) -> bool:
     """Whether the session's role may read a source."""
-    return holds(context.planner.state, context.role, item, "SELECT")
+    return holds(planner.state, role, item, "SELECT")
 
 
 def source_status_history(context: StatementContext) -> Iterator[Row]:

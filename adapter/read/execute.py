@@ -54,22 +54,23 @@ from foreshore.extras import require_spark
 from foreshore.memory import give_back
 from foreshore.result_limits import memory_limit
 from foreshore.rows import counted
+from foreshore.session_variables import Variables
 from foreshore.sizes import bytes_of
 from foreshore.sql.plan import Changes
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
 
-def _bulk_choice(context: StatementContext, engine: str | None) -> BulkChoice:
+def _bulk_choice(variables: Variables, pid: int, engine: str | None) -> BulkChoice:
     """Return which engine the statement, or else the session, wants for a large query."""
-    threshold = context.variables["bulk_threshold"]
-    chosen = engine or context.variables["bulk_engine"]
+    threshold = variables["bulk_threshold"]
+    chosen = engine or variables["bulk_engine"]
     if chosen == "spark":
         require_spark("a query ON spark" if engine else "bulk_engine = 'spark'")
     return BulkChoice(
         chosen,
         0 if threshold == "0" else bytes_of(threshold),
-        f"query of session {context.pid}",
+        f"query of session {pid}",
     )
 
 
@@ -173,7 +174,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
                 indexes=indexes,
                 tables=bound.given,
                 replica=pinned_replica(context),
-                bulk=_bulk_choice(context, engine),
+                bulk=_bulk_choice(context.variables, context.pid, engine),
                 memory=memory_limit(context.variables),
             )
             stages = context.coordinator.compute.clusters.stages

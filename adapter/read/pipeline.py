@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from foreshore import tracing
 from foreshore.adapter.plans.access_path import IndexLookups, IndexRead, PeekPlan
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.read.bind import (
     NOTHING_GIVEN,
     BoundPeek,
@@ -124,9 +125,9 @@ async def _wait_for_inputs(context: StatementContext, trace: Trace, bound: Bound
 # --- plan ----------------------------------------------------------------------------------
 
 
-def prepared_peek(context: StatementContext) -> PeekPlan:
+def prepared_peek(prepared: Prepared) -> PeekPlan:
     """Return the plan that was prepared for a statement's query."""
-    peek = context.prepared.peek
+    peek = prepared.peek
     assert peek is not None
     return peek
 
@@ -136,7 +137,7 @@ async def wait_until_requested(context: StatementContext, as_of: AsOf | None) ->
 
     The statement is then prepared again, as the catalog may have changed meanwhile.
     """
-    peek = prepared_peek(context)
+    peek = prepared_peek(context.prepared)
     refuse_past_of_system(peek, as_of)
     requested = requested_time(context, as_of, peek.query.changes)
     if requested is not None and await wait_for_time(
@@ -160,7 +161,7 @@ async def plan_read(
     context: StatementContext, as_of: AsOf | None, *, by_key: bool = True
 ) -> PeekPlan:
     """Return the plan of the query by an access path that knows the rows at its time."""
-    plan = prepared_peek(context)
+    plan = prepared_peek(context.prepared)
     if not by_key:
         plan = plan.without_lookups()
     time = fixed_time(context, as_of)

@@ -47,7 +47,7 @@ async def selected(context: StatementContext, plan: Select, verb: str) -> Select
         given = await rows_of_init_plans(context)
         source = await read_source(context, plan.as_of, given)
     # After waiting for a time in the future the columns may be others than those of `plan`.
-    desc = plan.desc if plan.locking is not None else prepared_peek(context).query.desc
+    desc = plan.desc if plan.locking is not None else prepared_peek(context.prepared).query.desc
     try:
         await load_names(context, desc.columns)
     except BaseException:

@@ -14,10 +14,12 @@ from dataclasses import replace
 from functools import partial
 
 from foreshore.adapter.plans.access_path import PeekPlan
+from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.cluster_choice import collections_read
 from foreshore.adapter.services.collections import Collections
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.transaction.timestamp_selection import (
     Interval,
     Selection,
@@ -247,7 +249,7 @@ def refuse_own_past(context: StatementContext, ids: Iterable[GlobalId]) -> None:
         return
     state, ids = context.planner.state, tuple(ids)
     base, read = transaction.catalog.base, state.tables_named(ids)
-    for id in sorted(_tables_of(context, ids)):
+    for id in sorted(_tables_of(context.planner, context.prepared, ids)):
         if id not in read and base.item_with(state.item(id).oid) is None:
             continue  # created here and only named, as the target of a write
         if transaction.made(id) or id in transaction.catalog.constrained_since:
@@ -358,15 +360,18 @@ def _intervals(context: StatementContext, ids: Iterable[GlobalId]) -> dict[Globa
         intervals.setdefault(id, Interval(time, coordinator.upper(id), time))
     change = context.transaction.catalog
     if change is not None and change.constrained_since:
-        for id in _tables_of(context, intervals) & change.constrained_since.keys():
+        for id in (
+            _tables_of(context.planner, context.prepared, intervals)
+            & change.constrained_since.keys()
+        ):
             since = max(change.constrained_since[id], coordinator.since(id))
             intervals[id] = Interval(since, coordinator.upper(id), since)
     return intervals
 
 
-def _tables_of(context: StatementContext, ids: Iterable[GlobalId]) -> set[GlobalId]:
+def _tables_of(planner: Planner, prepared: Prepared, ids: Iterable[GlobalId]) -> set[GlobalId]:
     """Return the tables below `ids` and below the statement's names, new ones included."""
-    return context.planner.state.tables_named((*ids, *context.prepared.used))
+    return planner.state.tables_named((*ids, *prepared.used))
 
 
 def _name_of(context: StatementContext, id: GlobalId) -> str:

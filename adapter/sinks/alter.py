@@ -15,7 +15,9 @@ from foreshore.sql.plan import AlterSink
 
 def alter_sink(context: StatementContext, plan: AlterSink) -> Completed:
     """Run ALTER SINK; once it has committed, the sink goes on from its frontier."""
-    found = find_if_exists(context, "sink", plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner, context.notice, "sink", plan.name, if_exists=plan.if_exists, altered=True
+    )
     if found is not None:
         assert isinstance(found, Item), found
         spec = found.sink

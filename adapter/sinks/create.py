@@ -35,7 +35,7 @@ def create_sink(context: StatementContext, plan: CreateSink) -> Completed:
         schema_of(context, subscription.name),
         subscription.name.item,
         subscription.depends_on,
-        cluster=cluster_called(context, plan.cluster).id,
+        cluster=cluster_called(context.planner, context.cluster, plan.cluster).id,
         sink=plan.spec,
     )
     # Plan it from its text as the next start will, so that the same history is held.

@@ -8,6 +8,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
 from foreshore.adapter.definitions.plan_items import plan_item
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import AT_COMMIT, Item
 from foreshore.errors import (
@@ -28,7 +29,9 @@ from foreshore.types import ColumnType, RelationDesc
 
 def set_sink_from(context: StatementContext, plan: SetSinkFrom) -> Completed:
     """Run ALTER SINK ... SET FROM; the relations change when the transaction commits."""
-    item = find_if_exists(context, "sink", plan.name, if_exists=plan.if_exists, altered=True)
+    item = find_if_exists(
+        context.planner, context.notice, "sink", plan.name, if_exists=plan.if_exists, altered=True
+    )
     if item is None:
         return Completed("ALTER SINK")
     assert isinstance(item, Item), item
@@ -36,7 +39,7 @@ def set_sink_from(context: StatementContext, plan: SetSinkFrom) -> Completed:
     assert isinstance(spec, SinkSpec), item
     refuse_system_inputs(query.relation, "a sink")
     reader = context.planner.reader()
-    before, previous = reader.planned[item.id].desc, _written(context, item.id)
+    before, previous = reader.planned[item.id].desc, _written(context.planner, item.id)
     if isinstance(query.relation, Get) and query.relation.id == previous:
         return Completed("ALTER SINK")
     _check_columns(item.name, spec, before, query.desc)
@@ -87,9 +90,9 @@ def _cut(
     return replace(spec, previous=first, cut=AT_COMMIT)
 
 
-def _written(context: StatementContext, sink: GlobalId) -> GlobalId:
+def _written(planner: Planner, sink: GlobalId) -> GlobalId:
     """Return the relation that a sink writes."""
-    definition = context.planner.reader().planned[sink].definition
+    definition = planner.reader().planned[sink].definition
     assert isinstance(definition, Get), sink
     return definition.id
 

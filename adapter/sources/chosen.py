@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.context import Notices
 from foreshore.errors import (
     DuplicateTable,
     InvalidParameterValue,
@@ -72,14 +72,14 @@ def chosen(
     return _distinct(parts)
 
 
-def of_all_tables(context: StatementContext, outputs: Mapping[str, Output]) -> Mapping[str, Output]:
+def of_all_tables(notice: Notices, outputs: Mapping[str, Output]) -> Mapping[str, Output]:
     """Return the outputs among which FOR ALL TABLES chooses.
 
     The table in which our own sinks keep their frontiers is not one of them; a notice tells it.
     """
     if FRONTIERS not in outputs:
         return outputs
-    context.notice(
+    notice(
         f'table "{FRONTIERS}" is left out',
         hint="Sinks keep there how far they have come. FOR TABLES can name it.",
     )

@@ -11,6 +11,7 @@ from foreshore.adapter.external.access import access, access_by
 from foreshore.adapter.sources.chosen import check_obstacles, listed, of_all_tables
 from foreshore.adapter.sources.create import check_types
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.catalog.item import Connection, Role, Secret
 from foreshore.catalog.rights import holds
 from foreshore.catalog.roles import role_with
@@ -56,7 +57,7 @@ def create_connection(context: StatementContext, plan: CreateConnection) -> Comp
     with skip_existing(context, plan.if_not_exists):
         if state.connection_in(schema.id, name) is not None:
             raise DuplicateObject(f'connection "{name}" already exists')
-        spec = _spec(context, ConnectionSpec(plan.kind, {}), plan.options)
+        spec = _spec(context.planner, context.role, ConnectionSpec(plan.kind, {}), plan.options)
         _require_identity(spec, context.role)
         change = context.catalog_change()
         id, oid = f"l{change.allot('l')}", change.allot("oid")
@@ -74,7 +75,7 @@ async def validate_new(context: StatementContext, plan: CreateConnection) -> Non
             " authorized_keys of the SSH server, and VALIDATE CONNECTION.",
         )
     if plan.validate:
-        spec = _spec(context, ConnectionSpec(plan.kind, {}), plan.options)
+        spec = _spec(context.planner, context.role, ConnectionSpec(plan.kind, {}), plan.options)
         state, name = context.planner.state, plan.name.item
         reached = access_by(context.coordinator, state.get, name, spec, context.role.id)
         await _reach(context, reached)
@@ -87,7 +88,9 @@ async def validate_altered(context: StatementContext, plan: AlterConnection) -> 
     except UndefinedObject:
         return  # alter_connection tells
     assert isinstance(found, Connection), found
-    changed = msgspec.structs.replace(found, spec=_spec(context, found.spec, plan.options))
+    changed = msgspec.structs.replace(
+        found, spec=_spec(context.planner, context.role, found.spec, plan.options)
+    )
     await _reach(context, access(context.coordinator, context.planner.state.get, changed))
 
 
@@ -104,7 +107,7 @@ async def validate_connection(context: StatementContext, plan: ValidateConnectio
     with context.interrupts.running():
         spec = PostgresSource(found.id, plan.publication)
         found_there = await context.coordinator.ingestion.discovered(spec)
-    outputs = of_all_tables(context, found_there.outputs)
+    outputs = of_all_tables(context.notice, found_there.outputs)
     if not outputs:
         raise UndefinedTable(
             f'publication "{plan.publication}" has no tables',
@@ -112,7 +115,7 @@ async def validate_connection(context: StatementContext, plan: ValidateConnectio
         )
     check_obstacles(outputs)
     for reference, output in outputs.items():
-        check_types(context, reference, output)
+        check_types(context.planner, reference, output)
     context.notice(f'publication "{plan.publication}" has {listed([*outputs])}')
     return Completed("VALIDATE CONNECTION")
 
@@ -127,10 +130,19 @@ async def _reach(context: StatementContext, access: Access) -> None:
 
 def alter_connection(context: StatementContext, plan: AlterConnection) -> Completed:
     """Run ALTER CONNECTION ... SET, DROP, RESET and ROTATE KEYS."""
-    found = find_if_exists(context, "connection", plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner,
+        context.notice,
+        "connection",
+        plan.name,
+        if_exists=plan.if_exists,
+        altered=True,
+    )
     if found is not None:
         assert isinstance(found, Connection), found
-        changed = msgspec.structs.replace(found, spec=_spec(context, found.spec, plan.options))
+        changed = msgspec.structs.replace(
+            found, spec=_spec(context.planner, context.role, found.spec, plan.options)
+        )
         _require_identity(changed.spec, role_with(context.planner.state, found.owner))
         if plan.rotate:
             if not found.keys:
@@ -148,7 +160,7 @@ def _new_keys(context: StatementContext, id: str) -> KeyPair:
 
 
 def _spec(
-    context: StatementContext, before: ConnectionSpec, given: Mapping[str, OptionValue]
+    planner: Planner, role: Role, before: ConnectionSpec, given: Mapping[str, OptionValue]
 ) -> ConnectionSpec:
     """Return what a connection is after options were given; raises if one is missing or wrong."""
     kind, tunnel = before.kind, before.tunnel
@@ -156,12 +168,12 @@ def _spec(
     if given:  # perhaps another place, to which the secrets go
         for name in options.keys() - given.keys():
             if isinstance(kept := options[name], SecretRef):
-                found = context.planner.state.objects[kept.secret]
+                found = planner.state.objects[kept.secret]
                 assert isinstance(found, Secret), found
-                _require_usage(context, found)
+                _require_usage(planner, role, found)
     for name, value in given.items():
         if name == TUNNEL and kind in TUNNELLED:
-            tunnel = None if value is None else _tunnel(context, value)
+            tunnel = None if value is None else _tunnel(planner, role, value)
             continue
         rule = rules.get(name)
         if rule is None:
@@ -172,7 +184,7 @@ def _spec(
         if value is None:
             options.pop(name, None)
         else:
-            options[name] = _checked(context, name, rule, value)
+            options[name] = _checked(planner, role, name, rule, value)
     if kind == "postgres" and isinstance(host := options.get("host"), str):
         check_host(host)
     if (lacking := lacking_option(kind, options)) is not None:
@@ -187,24 +199,24 @@ def _require_identity(spec: ConnectionSpec, owner: Role) -> None:
     raise password_is_required()
 
 
-def _tunnel(context: StatementContext, value: OptionValue) -> str:
+def _tunnel(planner: Planner, role: Role, value: OptionValue) -> str:
     """Return the id of the connection to an SSH server that a connection is to go through."""
     if isinstance(value, str) or value is None:
         raise InvalidParameterValue('the option "ssh tunnel" is the name of a connection')
-    found = context.planner.reader().object_called("connection", value.parts)
+    found = planner.reader().object_called("connection", value.parts)
     assert isinstance(found, Connection), found
     if found.spec.kind != TUNNEL:
         raise WrongObjectType(
             f'connection "{found.name}" is not to an SSH TUNNEL',
             hint="CREATE CONNECTION ... TO SSH TUNNEL (HOST ..., USER ...) makes one.",
         )
-    if not holds(context.planner.state, context.role, found, "USAGE"):
+    if not holds(planner.state, role, found, "USAGE"):
         raise InsufficientPrivilege(f"permission denied for connection {found.name}")
     return found.id
 
 
 def _checked(
-    context: StatementContext, name: str, rule: OptionRule, value: OptionValue
+    planner: Planner, role: Role, name: str, rule: OptionRule, value: OptionValue
 ) -> str | SecretRef:
     if isinstance(value, str):
         if rule.secret == "must":
@@ -235,9 +247,9 @@ def _checked(
     assert value is not None, name
     if rule.secret == "never":
         raise InvalidParameterValue(f'the option "{name}" cannot be a secret')
-    secret = context.planner.reader().object_called("secret", value.parts)
+    secret = planner.reader().object_called("secret", value.parts)
     assert isinstance(secret, Secret), secret
-    _require_usage(context, secret)
+    _require_usage(planner, role, secret)
     return SecretRef(secret.id)
 
 
@@ -247,6 +259,6 @@ def _chosen(value: str, choices: Collection[str]) -> str:
     return next((each for each in choices if each.replace("-", "_") == found), found)
 
 
-def _require_usage(context: StatementContext, secret: Secret) -> None:
-    if not holds(context.planner.state, context.role, secret, "USAGE"):
+def _require_usage(planner: Planner, role: Role, secret: Secret) -> None:
+    if not holds(planner.state, role, secret, "USAGE"):
         raise InsufficientPrivilege(f"permission denied for secret {secret.name}")

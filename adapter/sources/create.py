@@ -15,6 +15,7 @@ from foreshore.adapter.definitions.plan_items import constraint_names, plan_item
 from foreshore.adapter.sources.chosen import of_all_tables, parts_of_new
 from foreshore.adapter.sources.webhook_check import check_condition
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.errors import DatabaseError, FeatureNotSupported
 from foreshore.expr.ir import Get
@@ -43,14 +44,14 @@ def create_source(context: StatementContext, plan: CreateSource) -> Completed:
     found = context.discovered
     outputs: Mapping[str, Output] = found.outputs
     if plan.asked is not None and plan.asked.every:
-        outputs = of_all_tables(context, outputs)
+        outputs = of_all_tables(context.notice, outputs)
     parts = parts_of_new(plan.name, plan.progress, found.spec, outputs, plan.asked)
     if isinstance(found.spec, WebhookSource):
         check_condition(context.planner.reader(), found.spec)
     own = output_called(found.outputs, OWN_ROWS)
     feed = Feed(id, OWN_ROWS, found.spec, own.details)
     reads = () if plan.input is None else tuple(plan.input.depends_on)
-    cluster = cluster_called(context, plan.cluster).id
+    cluster = cluster_called(context.planner, context.cluster, plan.cluster).id
     if plan.watermark is not None:
         check_appends(found.spec)
     fed = _Fed(plan.name, own, feed, plan.watermark)
@@ -146,7 +147,7 @@ def _add(
     part_of: GlobalId | None = None,
 ) -> None:
     """Add a relation; what is kept of it is the statement of a table with its columns."""
-    plan = _planned(context, fed)
+    plan = _planned(context.planner, fed)
     refuse_reserved(plan.desc.names)
     plan = with_marks(context, plan)
     item = add_item(
@@ -164,26 +165,26 @@ def _add(
     add_marks(context, item, plan)
 
 
-def _planned(context: StatementContext, fed: _Fed) -> CreateTable:
+def _planned(planner: Planner, fed: _Fed) -> CreateTable:
     """Return the plan of the statement of a relation.
 
     Raises FeatureNotSupported if a column has a type that tables cannot have.
     """
-    reader = context.planner.reader()
+    reader = planner.reader()
     try:
         (syntax,) = parse(_table_text(fed))
         plan = plan_statement(syntax, reader)
     except DatabaseError:
         if fed.output.details:
-            check_types(context, fed.feed.reference, fed.output)
+            check_types(planner, fed.feed.reference, fed.output)
         raise
     assert isinstance(plan, CreateTable), plan
     return plan
 
 
-def check_types(context: StatementContext, table: str, output: Output) -> None:
+def check_types(planner: Planner, table: str, output: Output) -> None:
     """Raise FeatureNotSupported if a column of an output has a type that tables cannot have."""
-    reader = context.planner.reader()
+    reader = planner.reader()
     for column in output.columns:
         try:
             (syntax,) = parse(f"SELECT NULL::{column.type}")

@@ -11,7 +11,8 @@ from foreshore.adapter.ddl.objects import find_if_exists, is_taken
 from foreshore.adapter.sources.chosen import Part, chosen
 from foreshore.adapter.sources.create import add_part, check_appends
 from foreshore.adapter.sources.versions import discovered_for, discovered_with, feed_of
-from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item
@@ -43,7 +44,7 @@ async def discovered_again(
 ) -> Discovered | None:
     """Return the present outputs of the source that a statement names; None if there is none."""
     may_lack = not isinstance(plan, CreateSourceTable) and plan.if_exists
-    source = source_called(context, plan.source, may_lack)
+    source = source_called(context.planner, context.notice, plan.source, may_lack)
     if source is None:
         return None
     assert source.feed
@@ -61,7 +62,9 @@ async def discovered_again(
         )
     if isinstance(plan, RefreshSourceTables) and isinstance(spec, PostgresSource):
         tables = [
-            find_if_exists(context, "source", each, if_exists=False, altered=True)
+            find_if_exists(
+                context.planner, context.notice, "source", each, if_exists=False, altered=True
+            )
             for each in plan.names
         ]
         with context.interrupts.running():
@@ -82,7 +85,7 @@ async def discovered_again(
 def create_source_table(context: StatementContext, plan: CreateSourceTable) -> Completed:
     """Run CREATE TABLE ... FROM SOURCE."""
     if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
-        source = source_called(context, plan.source, False)
+        source = source_called(context.planner, context.notice, plan.source, False)
         assert source is not None, plan
         if plan.messages is not None:
             _add_of_topic(context, source, plan, plan.messages)
@@ -110,7 +113,7 @@ def _check_columns(plan: CreateSourceTable, reference: str, output: Output) -> N
 
 def add_source_tables(context: StatementContext, plan: AddSourceTables) -> Completed:
     """Run ALTER SOURCE ... ADD TABLE."""
-    source = source_called(context, plan.source, plan.if_exists)
+    source = source_called(context.planner, context.notice, plan.source, plan.if_exists)
     if source is not None:
         for part in _parts(context, source, plan.tables):
             _add(context, source, part)
@@ -119,13 +122,18 @@ def add_source_tables(context: StatementContext, plan: AddSourceTables) -> Compl
 
 async def drop_source_tables(context: StatementContext, plan: DropSourceTables) -> Completed:
     """Run ALTER SOURCE ... DROP TABLE."""
-    source = source_called(context, plan.source, plan.if_exists)
+    source = source_called(context.planner, context.notice, plan.source, plan.if_exists)
     if source is None:
         return Completed("ALTER SOURCE")
     targets = []
     for name in plan.names:
         found = find_if_exists(
-            context, "source", name, if_exists=plan.tables_may_lack, altered=True
+            context.planner,
+            context.notice,
+            "source",
+            name,
+            if_exists=plan.tables_may_lack,
+            altered=True,
         )
         if found is None:
             continue
@@ -141,7 +149,7 @@ async def drop_source_tables(context: StatementContext, plan: DropSourceTables) 
     dropped = drop_objects(context, targets, cascade=plan.cascade)
     tables = [each for each in dropped.objects if isinstance(each, Item)]
     await lock_to_alter(context, [each.id for each in tables if each.type == "table"])
-    notify_cascaded(context, dropped)
+    notify_cascaded(context.notice, dropped)
     return Completed("ALTER SOURCE")
 
 
@@ -152,9 +160,9 @@ def is_table(source: Item, item: Item) -> bool:
     return not is_auxiliary(item.feed.reference)
 
 
-def source_called(context: StatementContext, name: Name, may_lack: bool) -> Item | None:
+def source_called(planner: Planner, notice: Notices, name: Name, may_lack: bool) -> Item | None:
     """Return a source that writes relations; None, with a notice, if it may lack and does."""
-    found = find_if_exists(context, "source", name, if_exists=may_lack, altered=True)
+    found = find_if_exists(planner, notice, "source", name, if_exists=may_lack, altered=True)
     if found is None:
         return None
     assert isinstance(found, Item), found
@@ -216,7 +224,7 @@ def _add(
     output = _output(context, part)
     assert source.feed
     if isinstance(source.feed.spec, PostgresSource):
-        feed = feed_of(context, source, part.reference, output, part.name.item, options)
+        feed = feed_of(context.planner, source, part.reference, output, part.name.item, options)
     else:
         for each in context.planner.state.items_of(parts_of(source.id)):
             if each.feed and each.feed.reference == part.reference:

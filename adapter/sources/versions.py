@@ -11,6 +11,7 @@ import msgspec
 from foreshore.adapter.external.details import details_of, table_of
 from foreshore.adapter.sources.chosen import found_reference
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.catalog.groups import parts_of
 from foreshore.catalog.item import Item
 from foreshore.errors import InvalidParameterValue
@@ -62,7 +63,7 @@ async def discovered_for(
 
 
 def feed_of(
-    context: StatementContext,
+    planner: Planner,
     source: Item,
     reference: str,
     output: Output,
@@ -71,9 +72,7 @@ def feed_of(
 ) -> Feed:
     """Return the feed of a new relation, called `name`, of a PostgreSQL source."""
     taken = {
-        each.feed.reference
-        for each in context.planner.state.items_of(parts_of(source.id))
-        if each.feed
+        each.feed.reference for each in planner.state.items_of(parts_of(source.id)) if each.feed
     }
     details = msgspec.json.decode(output.details, type=Details)
     own = reference

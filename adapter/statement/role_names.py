@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.catalog.item import Role
 from foreshore.catalog.rights import is_member
 from foreshore.catalog.roles import role_called
@@ -12,11 +13,11 @@ from foreshore.privileges import PUBLIC
 from foreshore.role_options import RoleName
 
 
-def current_role(context: StatementContext) -> Role:
+def current_role(planner: Planner, role: Role) -> Role:
     """Return the role that runs the statement, as it is in the transaction."""
-    found = context.planner.state.get(context.role.id)
+    found = planner.state.get(role.id)
     if not isinstance(found, Role):
-        raise UndefinedObject(f"role with OID {context.role.oid} does not exist")
+        raise UndefinedObject(f"role with OID {role.oid} does not exist")
     return found
 
 
@@ -28,14 +29,14 @@ def role_of(context: StatementContext, name: RoleName) -> Role:
         case "public":
             raise UndefinedObject('role "public" does not exist')
         case "current":
-            return current_role(context)
+            return current_role(context.planner, context.role)
         case "session":
             return role_called(context.planner.state, context.variables["session_authorization"])
 
 
 def owner_of_new(context: StatementContext, name: RoleName | None) -> Role:
     """Return the owner of a new object: the current role, or one that it is a member of."""
-    actor = current_role(context)
+    actor = current_role(context.planner, context.role)
     if name is None:
         return actor
     refuse_public(name)

@@ -1,6 +1,7 @@
 """The positions from which durable subscriptions go on."""
 
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.catalog.durable import Position
 from foreshore.catalog.subscription_positions import Move
 from foreshore.errors import (
@@ -36,7 +37,7 @@ def readable_position(context: StatementContext, id: GlobalId) -> Position:
     position = coordinator.subscriptions.position(id, transaction.moves)
     if position is None:
         raise UndefinedObject(f'subscription "{name}" does not exist')
-    since = max(map(coordinator.since, inputs_of(context, id)), default=0)
+    since = max(map(coordinator.since, inputs_of(context.planner, id)), default=0)
     if since > position.as_of:
         raise ObjectNotInPrerequisiteState(
             f'subscription "{name}" cannot go on from its position',
@@ -46,8 +47,8 @@ def readable_position(context: StatementContext, id: GlobalId) -> Position:
     return position
 
 
-def inputs_of(context: StatementContext, id: GlobalId) -> frozenset[GlobalId]:
+def inputs_of(planner: Planner, id: GlobalId) -> frozenset[GlobalId]:
     """Return the collections that a subscription's query reads."""
-    definition = context.planner.reader().planned[id].definition
+    definition = planner.reader().planned[id].definition
     assert definition is not None, id
     return sources_of(definition)

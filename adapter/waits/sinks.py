@@ -80,7 +80,9 @@ def _sinks(context: StatementContext, plan: WaitForSinks) -> list[Item]:
         return [item for item in context.coordinator.state.all(Item) if item.sink]
     found = []
     for name in plan.sinks:
-        item = find_if_exists(context, "sink", name, if_exists=False, altered=True)
+        item = find_if_exists(
+            context.planner, context.notice, "sink", name, if_exists=False, altered=True
+        )
         assert isinstance(item, Item), item
         found.append(item)
     return found

@@ -12,10 +12,12 @@ from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.adapter.read.select import select
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.result import Selected, taken
 from foreshore.adapter.statement.sessions import Attempts
 from foreshore.adapter.statement.staging import Staging, Target
 from foreshore.adapter.subscribe.subscribe import subscribe
+from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.adapter.write.source import with_row_outputs
 from foreshore.adapter.write.stage import checked, follow_foreign_keys, stage, stage_rows
 from foreshore.adapter.write.target import lock_shared_against_ddl, target_of
@@ -137,7 +139,7 @@ class GivenRows:
         `tell` says in an error where the row of a number, from 1, is.
         """
         target = target_of(context, table)
-        row = _columns(context, defaults, target, self._given)
+        row = _columns(context.planner, defaults, target, self._given)
         await lock_shared_against_ddl(context, target)
         await blocking.run(None, self._received.flush)
         rows = Spill(self._scratch)
@@ -150,7 +152,7 @@ class GivenRows:
                 made = await self._filter.rows_of(context, where, made)
             check = partial(_check, context, target)
             told = partial(self._tell_after, tell, rows.num_rows)
-            made = await _first_wrong(context, check, made, told)
+            made = await _first_wrong(context.transaction, check, made, told)
             if stays:
                 rows.keep(made)
             else:
@@ -163,7 +165,9 @@ class GivenRows:
         elif self.count:
             add = partial(_add, context, target)
             together = pa.concat_tables(rows.tables)
-            await _first_wrong(context, add, together, partial(self._tell_after, tell, 0))
+            await _first_wrong(
+                context.transaction, add, together, partial(self._tell_after, tell, 0)
+            )
 
     async def _stage_parts(
         self, context: StatementContext, target: Target, parts: Sequence[pa.Table], tell: Tell
@@ -173,7 +177,9 @@ class GivenRows:
         for part in parts:
             context.interrupts.check()
             add = partial(_add_rows, context, target)
-            await _first_wrong(context, add, part, partial(self._tell_after, tell, before))
+            await _first_wrong(
+                context.transaction, add, part, partial(self._tell_after, tell, before)
+            )
             changes.append(Staging(target, None, TableRows.of_table(target.desc, part)))
             before += part.num_rows
             await asyncio.sleep(0)
@@ -233,7 +239,7 @@ async def _add(context: StatementContext, target: Target, rows: pa.Table) -> pa.
 
 
 async def _first_wrong(
-    context: StatementContext,
+    transaction: Transaction,
     work: Callable[[pa.Table], Awaitable[pa.Table]],
     rows: pa.Table,
     tell: Tell,
@@ -242,7 +248,7 @@ async def _first_wrong(
 
     That is the last of the fewest rows, from the first on, that fail. Of many it is not looked for.
     """
-    before = context.transaction.staged
+    before = transaction.staged
     try:
         return await work(rows)
     except IntegrityConstraintViolation as error:
@@ -251,7 +257,7 @@ async def _first_wrong(
         found, low, high = error, 1, rows.num_rows
         while low < high:
             middle = (low + high) // 2
-            context.transaction.staged = before
+            transaction.staged = before
             try:
                 await work(rows.slice(0, middle))
             except IntegrityConstraintViolation as other:
@@ -264,7 +270,7 @@ async def _first_wrong(
 
 
 def _columns(
-    context: StatementContext, defaults: Sequence[Scalar], target: Target, given: RelationDesc
+    planner: Planner, defaults: Sequence[Scalar], target: Target, given: RelationDesc
 ) -> Sequence[Scalar]:
     """Return the table's columns over those that are given; none if they are the same.
 
@@ -273,7 +279,7 @@ def _columns(
     desc, row = target.desc, [*defaults]
     for place, (name, column) in enumerate(zip(given.names, given.columns, strict=True)):
         if name not in desc.names:
-            table = context.planner.reader().state.item(target.id).name
+            table = planner.reader().state.item(target.id).name
             raise UndefinedColumn(f'column "{name}" of relation "{table}" does not exist')
         position = desc.names.index(name)
         if desc.columns[position].type != column.type:

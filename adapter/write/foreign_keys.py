@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.staging import Staging
 from foreshore.adapter.transaction.violations import match_full_nulls, not_present, still_referenced
 from foreshore.adapter.write.referential_actions import acted, referring_rows
@@ -256,7 +257,9 @@ async def set_constraints(context: StatementContext, plan: SetConstraints) -> Co
             sqlstate="25P01",
         )
     named = [
-        key.oid for name in plan.names for key in _called(context, name, deferred=plan.deferred)
+        key.oid
+        for name in plan.names
+        for key in _called(context.planner, name, deferred=plan.deferred)
     ]
     deferred = dict.fromkeys(named if plan.names else (0,), plan.deferred)
     before = {**transaction.staged.deferred} if plan.names else {}
@@ -267,14 +270,12 @@ async def set_constraints(context: StatementContext, plan: SetConstraints) -> Co
     return Completed("SET CONSTRAINTS")
 
 
-def _called(
-    context: StatementContext, parts: tuple[str, ...], *, deferred: bool
-) -> list[ForeignKey]:
+def _called(planner: Planner, parts: tuple[str, ...], *, deferred: bool) -> list[ForeignKey]:
     """Return the deferrable foreign keys of a name, in the first schema of the path that has it.
 
     If they are to be `deferred`, another constraint is an error.
     """
-    reader = context.planner.reader()
+    reader = planner.reader()
     by_schema: dict[str, list[ForeignKey | None]] = {}
     for item in reader.state.all(Item):
         keys = {key.name: key for key in item.foreign_keys or ()}

@@ -1,5 +1,7 @@
 """INSERT: rows of VALUES, compiled to tuples, or of a query; they are checked, then staged."""
 
+from concurrent.futures import Executor
+
 import pyarrow as pa
 
 from foreshore import blocking
@@ -91,7 +93,7 @@ async def _rows(
         return TableRows.inserted(target.desc, tuples)
     rows = await queried_rows(context, (target.id,), as_of=as_of)
     if plan.order_by:
-        rows = await _in_order(context, rows, plan.order_by)
+        rows = await _in_order(context.coordinator.executor, rows, plan.order_by)
     whole = plan.on_conflict is not None and count(rows) > MANY
     rows = await with_row_outputs(context, rows, plan.row_outputs, target, whole=whole)
     columns, diffs = split_diffs(rows)
@@ -111,9 +113,7 @@ async def rows_of_template(context: StatementContext, template: Template) -> lis
     return await blocking.run(None, template.rows, given)
 
 
-async def _in_order(
-    context: StatementContext, rows: pa.Table, order_by: tuple[OrderKey, ...]
-) -> pa.Table:
+async def _in_order(executor: Executor, rows: pa.Table, order_by: tuple[OrderKey, ...]) -> pa.Table:
     """Return each of `rows`, with `__diff`, as often as that says, in order."""
 
     def ordered() -> pa.Table:
@@ -122,4 +122,4 @@ async def _in_order(
 
     if rows.num_rows <= MOST_IN_PASSING:
         return ordered()
-    return await blocking.run(context.coordinator.executor, ordered)
+    return await blocking.run(executor, ordered)

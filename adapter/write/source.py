@@ -63,7 +63,7 @@ async def queried_rows(
     transaction, coordinator, peek = (
         context.transaction,
         context.coordinator,
-        prepared_peek(context),
+        prepared_peek(context.prepared),
     )
     if peek.reads_nothing:
         bound = await bind_peek(context, peek, context.now, given)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from foreshore import blocking
 from foreshore.adapter.plans.row_rules import RowRules, checks_of
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.staging import Staging, Target
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.transaction.violations import check_fails, failing_row, key_exists, null_in
@@ -142,7 +143,7 @@ async def stage(
         context.staging.append(Staging(target, deleted, inserted, updated))
         return
     await stage_rows(context, target, deleted=deleted, inserted=inserted)
-    if has_foreign_keys(context, target.id):
+    if has_foreign_keys(context.planner, target.id):
         await follow_foreign_keys(context, (Staging(target, deleted, inserted, updated),))
 
 
@@ -155,16 +156,16 @@ async def stage_all(context: StatementContext, changes: Sequence[Staging]) -> No
 
 async def follow_foreign_keys(context: StatementContext, changes: Sequence[Staging]) -> None:
     """Check the foreign keys of changes that have been staged, and do what they say."""
-    followed = [each for each in changes if has_foreign_keys(context, each.target.id)]
+    followed = [each for each in changes if has_foreign_keys(context.planner, each.target.id)]
     if followed:
         from foreshore.adapter.write.foreign_keys import follow
 
         await follow(context, followed)
 
 
-def has_foreign_keys(context: StatementContext, id: GlobalId) -> bool:
+def has_foreign_keys(planner: Planner, id: GlobalId) -> bool:
     """Whether a table refers to another one, or is referred to."""
-    return context.planner.state.has_foreign_keys(id)
+    return planner.state.has_foreign_keys(id)
 
 
 async def stage_rows(

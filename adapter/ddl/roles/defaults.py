@@ -16,7 +16,7 @@ from foreshore.sql.plan import AlterDefaultRights
 
 async def alter_default_rights(context: StatementContext, plan: AlterDefaultRights) -> Completed:
     """Run ALTER DEFAULT PRIVILEGES."""
-    actor = current_role(context)
+    actor = current_role(context.planner, context.role)
     grantees = await grantees_of(context, plan.grantees)
     giving = Giving(
         actor, plan.grants, grantees, plan.option, plan.cascade, lambda message, sqlstate: None

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.functions import function_called
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.role_names import current_role, grantees_of, role_of
 from foreshore.catalog import roles
 from foreshore.catalog.granting import Giving, change_column_rights, change_rights
@@ -37,7 +38,7 @@ _ALL_IN_SCHEMA = {
 async def grant_rights(context: StatementContext, plan: GrantRights) -> Completed:
     """Run GRANT or REVOKE of rights."""
     tag = Completed("GRANT" if plan.grants else "REVOKE")
-    actor = current_role(context)
+    actor = current_role(context.planner, context.role)
     if plan.granted_by is not None and role_of(context, plan.granted_by).id != actor.id:
         raise InvalidGrant("grantor must be current user", sqlstate="0A000")
     grantees = await grantees_of(context, plan.grantees)
@@ -83,37 +84,39 @@ def _on_system(
 async def _objects(context: StatementContext, plan: GrantRights) -> AsyncIterator[Grantable]:
     """Yield the objects that GRANT names."""
     if plan.in_schemas:
-        schemas = [_object(context, "schema", name).id async for name in in_turns(plan.names)]
-        async for item in in_turns(_all_in(context, schemas, plan.kind)):
+        schemas = [
+            _object(context.planner, "schema", name).id async for name in in_turns(plan.names)
+        ]
+        async for item in in_turns(_all_in(context.planner, schemas, plan.kind)):
             yield item
     elif plan.kind == "function":
         async for parts, types in in_turns(plan.functions):
-            found = function_called(context, parts, types, if_exists=False)
+            found = function_called(context.planner, context.notice, parts, types, if_exists=False)
             assert found is not None
             yield found
     else:
         async for name in in_turns(plan.names):
-            yield _object(context, plan.kind, name)
+            yield _object(context.planner, plan.kind, name)
 
 
-def _all_in(context: StatementContext, schemas: Iterable[str], kind: str) -> Iterable[Item]:
+def _all_in(planner: Planner, schemas: Iterable[str], kind: str) -> Iterable[Item]:
     """Return what GRANT ... ON ALL ... IN SCHEMA means."""
     found, types = frozenset(schemas), _ALL_IN_SCHEMA[kind]
-    items = context.planner.state.all(Item)
+    items = planner.state.all(Item)
     return (each for each in items if each.schema in found and each.type in types)
 
 
-def _object(context: StatementContext, kind: str, name: Name) -> Grantable:
-    reader = context.planner.reader()
+def _object(planner: Planner, kind: str, name: Name) -> Grantable:
+    reader = planner.reader()
     if kind in ("table", "sequence"):
-        return _relation(context, kind, name)
+        return _relation(planner, kind, name)
     found = reader.object_called(kind, name.parts)
     assert isinstance(found, Grantable), found
     return found
 
 
-def _relation(context: StatementContext, kind: str, name: Name) -> Item:
-    reader = context.planner.reader()
+def _relation(planner: Planner, kind: str, name: Name) -> Item:
+    reader = planner.reader()
     found = reader.find(name.parts)
     if found is None and reader.find_key(name.parts) is not None:
         raise WrongObjectType(f'"{name.item}" is an index')

@@ -25,7 +25,7 @@ from foreshore.sql.plan import ChangeOwned
 
 async def change_owned(context: StatementContext, plan: ChangeOwned) -> Completed:
     """Run DROP OWNED or REASSIGN OWNED."""
-    actor, state = current_role(context), context.planner.state
+    actor, state = current_role(context.planner, context.role), context.planner.state
     async for name in in_turns((*plan.roles, *((plan.to,) if plan.to is not None else ()))):
         refuse_public(name)
     roles = await roles_of(context, plan.roles)
@@ -62,7 +62,7 @@ async def _drop(context: StatementContext, roles: list[Role], *, cascade: bool) 
     dropped = drop_objects(context, targets, cascade=cascade)
     tables = [each.id for each in targets if isinstance(each, Item) and each.type == "table"]
     await lock_to_alter(context, tables)
-    notify_cascaded(context, dropped)
+    notify_cascaded(context.notice, dropped)
     change = context.catalog_change()
     async for role in in_turns(roles):
         without_rights_of(change, role, context.database)

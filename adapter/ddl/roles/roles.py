@@ -6,7 +6,8 @@ from typing import Any
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.role_names import (
     current_role,
     refuse_public,
@@ -46,8 +47,8 @@ _COPIED = (
 
 async def create_role(context: StatementContext, plan: CreateRole) -> Completed:
     """Run CREATE ROLE."""
-    actor, change = current_role(context), context.catalog_change()
-    attributes = await _attributes(context, plan.options, plan.valid_until)
+    actor, change = current_role(context.planner, context.role), context.catalog_change()
+    attributes = await _attributes(context.notice, plan.options, plan.valid_until)
     replicates = bool(plan.options.replication)
     role = roles.create_role(change, actor, plan.name, attributes, replicates=replicates)
     async for each in in_turns(await roles_of(context, plan.in_roles)):
@@ -63,29 +64,31 @@ async def alter_role(context: StatementContext, plan: AlterRole) -> Completed:
     """Run ALTER ROLE with attributes."""
     refuse_public(plan.role)
     role = role_of(context, plan.role)
-    attributes = await _attributes(context, plan.options, plan.valid_until)
+    attributes = await _attributes(context.notice, plan.options, plan.valid_until)
     replicates = plan.options.replication is not None
     change = context.catalog_change()
-    roles.alter_role(change, current_role(context), role, attributes, replicates=replicates)
+    roles.alter_role(
+        change, current_role(context.planner, context.role), role, attributes, replicates=replicates
+    )
     return Completed("ALTER ROLE")
 
 
 async def _attributes(
-    context: StatementContext, options: RoleOptions, valid_until: int | None
+    notice: Notices, options: RoleOptions, valid_until: int | None
 ) -> dict[str, Any]:
     """Return the attributes of a role that statements give."""
     found = {name: each for name in _COPIED if (each := getattr(options, name)) is not None}
     if options.valid_until is not None:
         found["valid_until"] = valid_until
     if options.password is not None:
-        found["verifier"] = await _verifier(context, options.password.secret)
+        found["verifier"] = await _verifier(notice, options.password.secret)
     return found
 
 
-async def _verifier(context: StatementContext, secret: str | None) -> str | None:
+async def _verifier(notice: Notices, secret: str | None) -> str | None:
     """Return the verifier to keep for a password, or for a verifier itself; None: no password."""
     if secret == "":
-        context.notice("empty string is not a valid password, clearing password")
+        notice("empty string is not a valid password, clearing password")
     if not secret:
         return None
     if _MD5.fullmatch(secret):
@@ -100,7 +103,7 @@ async def _verifier(context: StatementContext, secret: str | None) -> str | None
 
 def rename_role(context: StatementContext, plan: RenameRole) -> Completed:
     """Run ALTER ROLE ... RENAME TO."""
-    change, actor = context.catalog_change(), current_role(context)
+    change, actor = context.catalog_change(), current_role(context.planner, context.role)
     role = roles.role_called(context.planner.state, plan.name)
     if role.id == actor.id:
         raise FeatureNotSupported("current user cannot be renamed")
@@ -110,7 +113,7 @@ def rename_role(context: StatementContext, plan: RenameRole) -> Completed:
 
 async def drop_role(context: StatementContext, plan: DropRole) -> Completed:
     """Run DROP ROLE."""
-    actor = current_role(context)
+    actor = current_role(context.planner, context.role)
     if not roles.may_create_roles(actor):
         raise InsufficientPrivilege("permission denied to drop role")
     found: dict[str, Role] = {}
@@ -125,7 +128,7 @@ async def drop_role(context: StatementContext, plan: DropRole) -> Completed:
         _check_droppable(context, actor, role)
         found[role.id] = role
     async for role in in_turns(found.values()):
-        uses = _uses(context, role)
+        uses = _uses(context.planner, context.database, role)
         if uses:
             raise DependentObjectsStillExist(
                 f'role "{role.name}" cannot be dropped because some objects depend on it',
@@ -135,13 +138,13 @@ async def drop_role(context: StatementContext, plan: DropRole) -> Completed:
     return Completed("DROP ROLE")
 
 
-def _uses(context: StatementContext, role: Role) -> list[str]:
-    reader = context.planner.reader()
+def _uses(planner: Planner, database: str, role: Role) -> list[str]:
+    reader = planner.reader()
 
     def column(item: Item, position: int) -> str:
         return reader.planned[item.id].desc.names[position - 1]
 
-    return describe_uses(reader.state, role, context.database, reader.describe, column)
+    return describe_uses(reader.state, role, database, reader.describe, column)
 
 
 def _check_droppable(context: StatementContext, actor: Role, role: Role) -> None:
@@ -160,7 +163,7 @@ def _check_droppable(context: StatementContext, actor: Role, role: Role) -> None
 
 async def grant_roles(context: StatementContext, plan: GrantRoles) -> Completed:
     """Run GRANT and REVOKE of memberships."""
-    actor = current_role(context)
+    actor = current_role(context.planner, context.role)
     grantor = _grantor(context, actor, plan.granted_by)
     granted, members = await roles_of(context, plan.roles), await roles_of(context, plan.members)
     for role in granted:

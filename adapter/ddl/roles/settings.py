@@ -46,7 +46,7 @@ def settings_at_login(state: State, role: Role, database: str) -> list[tuple[str
 
 def set_role_setting(context: StatementContext, plan: SetRoleSetting) -> Completed:
     """Run ALTER ROLE or ALTER DATABASE ... SET or RESET."""
-    actor, change = current_role(context), context.catalog_change()
+    actor, change = current_role(context.planner, context.role), context.catalog_change()
     if plan.setting is not None:
         require_settable(actor, plan.setting)
     database = None

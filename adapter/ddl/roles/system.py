@@ -17,7 +17,7 @@ _OF_SESSIONS = OF_ROLES | {"database", "transaction_isolation", "transaction_rea
 
 def alter_system(context: StatementContext, plan: AlterSystem) -> Completed:
     """Run ALTER SYSTEM SET, RESET and RESET ALL."""
-    if not current_role(context).superuser:
+    if not current_role(context.planner, context.role).superuser:
         raise InsufficientPrivilege("permission denied to perform ALTER SYSTEM")
     if plan.setting in _OF_SESSIONS:
         raise CantChangeRuntimeParam(f'parameter "{plan.setting}" cannot be changed')

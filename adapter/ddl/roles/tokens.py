@@ -24,7 +24,7 @@ def create_token(context: StatementContext, plan: CreateToken) -> Selected:
         raise InvalidParameterValue("a token must be valid for some time")
     token = tokens.create_token(
         context.catalog_change(),
-        current_role(context),
+        current_role(context.planner, context.role),
         role,
         plan.name,
         now=now,
@@ -40,7 +40,9 @@ def drop_token(context: StatementContext, plan: DropToken) -> Completed:
     """Run DROP TOKEN."""
     role = _role(context, plan.role)
     try:
-        tokens.drop_token(context.catalog_change(), current_role(context), role, plan.name)
+        tokens.drop_token(
+            context.catalog_change(), current_role(context.planner, context.role), role, plan.name
+        )
     except UndefinedObject:
         if not plan.if_exists:
             raise
@@ -50,6 +52,6 @@ def drop_token(context: StatementContext, plan: DropToken) -> Completed:
 
 def _role(context: StatementContext, name: RoleName | None) -> Role:
     if name is None:
-        return current_role(context)
+        return current_role(context.planner, context.role)
     refuse_public(name)
     return role_of(context, name)

@@ -75,7 +75,7 @@ async def alter_table(
         old, new, plan.columns, rewritten=is_rewritten, converted=bool(plan.converted)
     )
     if is_rewritten or added:
-        refuse_subscribed(context, table)
+        refuse_subscribed(context.planner, table)
     await change_foreign_keys(context, id, plan.foreign)
     table = context.catalog_change().state.item(id)
     if is_rewritten:

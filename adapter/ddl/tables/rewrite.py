@@ -199,7 +199,7 @@ def _drop_column(
         return tuple(change.state.item(id) for id in now if id in change.state.objects)
 
     column = ColumnOf(f"{table.id}.{name}", name, table, present(parts), present(users))
-    notify_cascaded(context, drop_objects(context, [column], cascade=cascade))
+    notify_cascaded(context.notice, drop_objects(context, [column], cascade=cascade))
 
 
 # --- rows ----------------------------------------------------------------------------------

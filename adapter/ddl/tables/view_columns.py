@@ -30,7 +30,14 @@ from foreshore.sql.rewrite.definition_parts import with_columns_named
 
 async def rename_column(context: StatementContext, plan: RenameViewColumn) -> Completed:
     """Run ALTER ... RENAME COLUMN for a view."""
-    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner,
+        context.notice,
+        plan.kind,
+        plan.name,
+        if_exists=plan.if_exists,
+        altered=True,
+    )
     if found is None:
         return Completed(f"ALTER {plan.kind.upper()}")
     assert isinstance(found, Item), found

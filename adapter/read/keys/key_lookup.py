@@ -10,6 +10,7 @@ event loop and locked one by one. Many are looked up on a thread, and count as a
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -31,6 +32,8 @@ from foreshore.adapter.read.keys.key_ranges import rows_in_range
 from foreshore.adapter.read.small import small_over, stored_rows
 from foreshore.adapter.read.timestamp import move_forward, note_tables_read, read_time
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.planner import Planner
+from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.compute.arrange.key import Words
 from foreshore.compute.keys.bound_keys import (
     KeyColumns,
@@ -107,7 +110,7 @@ async def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup
         elif isinstance(step, WholeStep):
             found = _all_rows(context, bound, index)
         elif isinstance(step, RangeStep):
-            own = own_rows(context, index) if bound.own else None
+            own = own_rows(context.transaction, index) if bound.own else None
             if bound.own:
                 note_tables_read(context, (step.table,))
             found = await rows_in_range(context, bound, index, step, own, _most(index))
@@ -136,7 +139,7 @@ def _all_rows(
     context: StatementContext, bound: BoundPeek, index: KeyIndex
 ) -> pa.RecordBatch | None:
     """Return the rows of a small table; None if it is not small any more."""
-    own = own_rows(context, index) if bound.own else None
+    own = own_rows(context.transaction, index) if bound.own else None
     source = index.look_up(own)
     if source.rows > 2 * SMALL:
         return None
@@ -150,14 +153,14 @@ async def _found_rows(
 ) -> pa.RecordBatch | None:
     if are_too_many(step.keys, bound.bindings):
         return None
-    while (source := _source(context, index, step, own=bound.own)) is None:
+    while (source := _source(context.transaction, index, step, own=bound.own)) is None:
         await _index(context, step)
     columns = await bound_keys(context, bound, step, source.layout.types, given)
     if step.constraint is None:
         most = _most(index)
-        count = await _run(context, columns, partial(_count, source, columns))
+        count = await _run(context.coordinator.executor, columns, partial(_count, source, columns))
         if step.range is not None and count > PREFIX_ROWS:
-            own = own_rows(context, index) if bound.own else None
+            own = own_rows(context.transaction, index) if bound.own else None
             if bound.own:
                 note_tables_read(context, (step.table,))
             return await rows_in_range(context, bound, index, step.range, own, most)
@@ -169,7 +172,9 @@ async def _found_rows(
             context.transaction.read_keys(_keys(index.table, _name(index, step), hashes))
         else:
             note_tables_read(context, (step.table,))
-    _, rows = await _run(context, columns, partial(source.find, columns, bound.time))
+    _, rows = await _run(
+        context.coordinator.executor, columns, partial(source.find, columns, bound.time)
+    )
     return rows
 
 
@@ -182,11 +187,11 @@ def _count(source: LookUp, columns: KeyColumns) -> int:
     return source.count(source.layout.hashes(columns))
 
 
-async def _run(context: StatementContext, columns: KeyColumns, work: Callable[[], R]) -> R:
+async def _run(executor: Executor, columns: KeyColumns, work: Callable[[], R]) -> R:
     """Return the result of work about keys, done on a thread if they are many."""
     if len(columns[0]) <= MANY:
         return work()
-    return await blocking.run(context.coordinator.executor, work)
+    return await blocking.run(executor, work)
 
 
 async def bound_keys(
@@ -229,7 +234,7 @@ async def locked_by_key(
     if lookup is None or step is None or (index := await _index(context, step)) is None:
         return None
     bound = await bind_peek(context, plan, context.coordinator.oracle.read_ts(), given)
-    source = _source(context, index, step, own=True)
+    source = _source(context.transaction, index, step, own=True)
     if source is None or are_too_many(step.keys, bound.bindings):
         return None
     columns = await bound_keys(context, bound, step, source.layout.types, given)
@@ -242,7 +247,7 @@ async def locked_by_key(
     locks = _keys(index.table, _name(index, step), source.layout.hashes(columns))
 
     def find(time: Timestamp) -> Found | None:
-        source = _source(context, index, step, own=True)
+        source = _source(context.transaction, index, step, own=True)
         return None if source is None else (locks, source.find(columns, time)[1])
 
     whole = step.constraint is not None
@@ -320,21 +325,23 @@ async def locked_under(
         return None
     found: LookUp | None = None
     while found is None:
-        await index.prepare(columns, own_rows(context, index), coordinator.keys.executor)
-        found = index.look_up_by(columns, own_rows(context, index))
+        await index.prepare(
+            columns, own_rows(context.transaction, index), coordinator.keys.executor
+        )
+        found = index.look_up_by(columns, own_rows(context.transaction, index))
     hashes = found.layout.hashes(keys)
     is_few = len(keys[0]) <= MANY and found.count(hashes) <= MANY
     if is_few and not (context.again and not transaction.block):
         locks = _keys(table, SecondaryName(index.constraint.name, columns), hashes)
 
         def find(time: Timestamp) -> Found | None:
-            source = index.look_up_by(columns, own_rows(context, index))
+            source = index.look_up_by(columns, own_rows(context.transaction, index))
             return None if source is None else (locks, source.find(keys, time)[1])
 
         rows = await _locked(context, index, locks, find, whole=False)
         return None if rows is None else pa.Table.from_batches([rows])
     time = read_time(context, (table,), None)
-    source = index.look_up_by(columns, own_rows(context, index))
+    source = index.look_up_by(columns, own_rows(context.transaction, index))
     if source is None or not index.readable(time):
         return None
     _, rows = await blocking.run(coordinator.executor, source.find, keys, time)
@@ -385,7 +392,7 @@ async def lock_and_find(
     while True:
         if nowait:
             if not locks.try_locks((), wanted, transaction):
-                raise row_not_available(context, table)
+                raise row_not_available(context.planner, table)
         elif not locks.try_keys(wanted, transaction):
             await locks.acquire_keys(wanted, transaction, context.lock_timeout_ms)
         move_forward(context)
@@ -399,9 +406,9 @@ async def lock_and_find(
         wanted = joined(wanted, needed)
 
 
-def row_not_available(context: StatementContext, table: GlobalId) -> LockNotAvailable:
+def row_not_available(planner: Planner, table: GlobalId) -> LockNotAvailable:
     """Return the error of NOWAIT for a row that is locked."""
-    name = context.planner.state.item(table).name
+    name = planner.state.item(table).name
     return LockNotAvailable(f'could not obtain lock on row in relation "{name}"')
 
 
@@ -423,23 +430,23 @@ async def _index(context: StatementContext, step: Step) -> KeyIndex | None:
     for index in coordinator.keys.of(step.table).values():
         if has_all_rows(index.constraint, planned.desc):
             if isinstance(step, KeyStep):
-                own = own_rows(context, index)
+                own = own_rows(context.transaction, index)
                 await index.prepare(step.columns, own, coordinator.keys.executor)
             return index
     return None
 
 
-def own_rows(context: StatementContext, index: KeyIndex) -> OwnRows | None:
+def own_rows(transaction: Transaction, index: KeyIndex) -> OwnRows | None:
     """Return what the transaction has written to the table of an index."""
-    written = context.transaction.rows(index.table)
+    written = transaction.rows(index.table)
     return written.by_key(index.layout) if written else None
 
 
 def _source(
-    context: StatementContext, index: KeyIndex, step: KeyStep, *, own: bool
+    transaction: Transaction, index: KeyIndex, step: KeyStep, *, own: bool
 ) -> LookUp | None:
     """Return what looks up the rows; None if the index has to be prepared."""
-    written = own_rows(context, index) if own else None
+    written = own_rows(transaction, index) if own else None
     if step.constraint is not None:
         return index.look_up(written)
     return index.look_up_by(step.columns, written)

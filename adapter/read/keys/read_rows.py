@@ -83,7 +83,7 @@ class _Reading(Struct):
         if isinstance(source, CatalogRows):
             return rows_of_catalog(context, source, keys)
         transaction, index = context.transaction, self.indexes[source.id]
-        own = None if transaction.staged is NOTHING_STAGED else own_rows(context, index)
+        own = None if transaction.staged is NOTHING_STAGED else own_rows(transaction, index)
         if isinstance(source, KeyedTable):
             hashes = [index.layout.hash(key) for key in keys]
             if transaction.block or not context.alone:  # else nothing follows that could conflict
@@ -124,7 +124,9 @@ async def index_of(context: StatementContext, source: TableSource) -> KeyIndex |
     index = found[source.constraint.name]
     match source:
         case IndexedTable(columns=columns):
-            await index.prepare(columns, own_rows(context, index), coordinator.keys.executor)
+            await index.prepare(
+                columns, own_rows(context.transaction, index), coordinator.keys.executor
+            )
         case RangedTable(columns=columns):
             await index.prepare_order(columns, coordinator.executor)
         case _:

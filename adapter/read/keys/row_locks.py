@@ -42,7 +42,7 @@ async def lock_and_read(context: StatementContext, locking: Locking) -> pa.Recor
         context = context.reading_newest()
     if locking.key:
         return await read_unlocked(context, locking)
-    peek, tables = prepared_peek(context), _lockable(context, locking.tables)
+    peek, tables = prepared_peek(context.prepared), _lockable(context, locking.tables)
     is_by_key = peek.key is not None and tables == {*peek.key.tables}
     if is_by_key and locking.wait != "skip" and not peek.query.row_outputs:
         found = await locked_by_key(context, peek, NOTHING_GIVEN, nowait=locking.wait == "error")
@@ -78,7 +78,7 @@ async def _lock_tables(context: StatementContext, tables: set[GlobalId], locking
     elif not await coordinator.locks.try_acquire(tables, transaction):
         if locking.wait == "skip":
             return False
-        raise row_not_available(context, min(tables))
+        raise row_not_available(context.planner, min(tables))
     move_forward(context)
     group, time = coordinator.group, transaction.time
     if time is not None and any(id in group and group.changed(id) > time for id in tables):

@@ -14,7 +14,9 @@ from foreshore.sql.plan import AlterSource
 
 def alter_source(context: StatementContext, plan: AlterSource) -> Completed:
     """Run ALTER SOURCE ... SET and RESET; the source is run anew when it has committed."""
-    found = find_if_exists(context, "source", plan.name, if_exists=plan.if_exists, altered=True)
+    found = find_if_exists(
+        context.planner, context.notice, "source", plan.name, if_exists=plan.if_exists, altered=True
+    )
     if found is not None:
         assert isinstance(found, Item), found
         feed = found.feed

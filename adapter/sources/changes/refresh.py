@@ -19,7 +19,8 @@ from foreshore.adapter.external.details import details_of, table_of
 from foreshore.adapter.sources.changes.altering import alter_part
 from foreshore.adapter.sources.changes.refresh_lake import is_lake_table, refresh_lake_table
 from foreshore.adapter.sources.tables import is_table, source_called
-from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.planner import Planner
 from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned
 from foreshore.errors import (
@@ -42,7 +43,7 @@ from foreshore.types import RelationDesc
 
 async def refresh_source_tables(context: StatementContext, plan: RefreshSourceTables) -> Completed:
     """Run ALTER SOURCE ... REFRESH TABLE."""
-    source = source_called(context, plan.source, plan.if_exists)
+    source = source_called(context.planner, context.notice, plan.source, plan.if_exists)
     if source is not None:
         assert source.feed
         if is_lake_table(source.feed.spec):
@@ -51,7 +52,9 @@ async def refresh_source_tables(context: StatementContext, plan: RefreshSourceTa
         if not isinstance(source.feed.spec, PostgresSource):
             raise FeatureNotSupported("only tables of PostgreSQL and of lakes can be refreshed")
         for name in plan.names:
-            found = find_if_exists(context, "source", name, if_exists=False, altered=True)
+            found = find_if_exists(
+                context.planner, context.notice, "source", name, if_exists=False, altered=True
+            )
             assert isinstance(found, Item), found
             if not is_table(source, found):
                 raise WrongObjectType(f'"{found.name}" is not a table of source "{source.name}"')
@@ -71,14 +74,14 @@ async def _refresh(context: StatementContext, source: Item, table: Item) -> None
     old = details_of(feed)
     new = msgspec.json.decode(output.details, type=Details)
     planned = context.planner.reader().planned[table.id]
-    left_out = _left_out(context, table, old, output)
+    left_out = _left_out(context.planner, context.notice, table, old, output)
     if left_out:
         kept = [each for each in output.columns if each.name not in left_out]
         output = msgspec.structs.replace(output, columns=tuple(kept))
     actions = _actions(planned, old, new, output)
     lost = [name for name, *type in old.columns if _type_in(new, name) != type]
-    if lost and (reads := subscribed_by(context, table)) is not None:
-        raise _needed(context, source, table, reads)
+    if lost and (reads := subscribed_by(context.planner, table)) is not None:
+        raise _needed(context.planner, source, table, reads)
     contents = _Contents(context, source, table, new, left_out, output)
     now = await _alter(context, table, actions, contents)
     filled = [
@@ -182,11 +185,9 @@ def _type_in(details: Details, name: str) -> list[int] | None:
     return next((type for each, *type in details.columns if each == name), None)
 
 
-def _needed(
-    context: StatementContext, source: Item, table: Item, reads: Item
-) -> DependentObjectsStillExist:
+def _needed(planner: Planner, source: Item, table: Item, reads: Item) -> DependentObjectsStillExist:
     """Return the error for columns that went or changed under what needs a table's history."""
-    describe, full_name = context.planner.reader().describe, context.planner.state.full_name
+    describe, full_name = planner.reader().describe, planner.state.full_name
     assert table.feed, table
     reference = table_of(table.feed)
     return DependentObjectsStillExist(
@@ -215,21 +216,21 @@ async def _alter(
 
 
 def _left_out(
-    context: StatementContext, table: Item, old: Details, output: Output
+    planner: Planner, notice: Notices, table: Item, old: Details, output: Output
 ) -> tuple[str, ...]:
     """Return the new columns of an output that its relation cannot get at present.
 
     New columns end the history of a relation, which a sink or a durable subscription needs. It can
     do without them, so it goes on, with a notice.
     """
-    reads = subscribed_by(context, table)
+    reads = subscribed_by(planner, table)
     known = {name for name, *_ in old.columns}
     added = tuple(each.name for each in output.columns if each.name not in known)
     if reads is None or not added:
         return ()
-    describe = context.planner.reader().describe
+    describe = planner.reader().describe
     names = ", ".join(map(quote_identifier, added))
-    context.notice(
+    notice(
         f'table "{table.name}" goes on without {names}',
         detail=f"{describe(reads)} reads it, and its history would end.",
         hint=f"Drop the {reads.kind}, refresh the table, and create the {reads.kind} anew; or read"

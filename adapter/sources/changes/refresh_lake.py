@@ -34,7 +34,9 @@ async def refresh_lake_table(
 ) -> None:
     """Give the relation of a source the columns of its table."""
     for name in names:
-        found = find_if_exists(context, "source", name, if_exists=False, altered=True)
+        found = find_if_exists(
+            context.planner, context.notice, "source", name, if_exists=False, altered=True
+        )
         assert isinstance(found, Item), found
         if found.id != source.id:
             raise WrongObjectType(
