@@ -91,6 +91,22 @@ def test_few_files_of_a_layer_import_each_other(layer: str) -> None:
     assert [knot for knot in _circles(graph) if len(knot) > MOST_IN_A_KNOT] == []
 
 
+def test_what_holds_everything_is_named_where_it_is_built() -> None:
+    """Others name protocols of adapter/services/, each with what they use."""
+    named: dict[str, set[str]] = {
+        "foreshore.adapter.coordinator.coordinator.Coordinator": {
+            "coordinator",
+            "session",
+            "environment.py",
+        },
+        "foreshore.adapter.session.session.Session": {"session", "environment.py"},
+        "foreshore.adapter.environment.Environment": set(),  # by the server alone
+    }
+    for file in files_of("adapter"):
+        for name in named.keys() & set(imported(file)):
+            assert _room(ROOT / "adapter", file) in named[name], f"{file} names {name}"
+
+
 def test_circles_that_are_left_are_of_folders_that_are_there() -> None:
     assert REMAINING.keys() <= {*LAYERS, *_folders()}
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.planner import Planner
-from foreshore.adapter.statement.staging import require_writable
+from foreshore.adapter.statement.read_only import require_writable
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Item, Role
 from foreshore.catalog.needs import require_all

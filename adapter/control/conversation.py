@@ -5,10 +5,11 @@ from typing import Protocol
 from foreshore.adapter.control.statements import Statements
 from foreshore.adapter.services.process import Process
 from foreshore.adapter.services.tables import Tables
+from foreshore.adapter.statement.attempts import Attempts
 from foreshore.adapter.statement.context import Notices
 from foreshore.adapter.statement.last_values import LastValues
 from foreshore.adapter.statement.planner import Planner
-from foreshore.adapter.statement.sessions import Attempts, Parser, Peer
+from foreshore.adapter.statement.sessions import Parser, Peer
 from foreshore.notifications import Inbox
 
 

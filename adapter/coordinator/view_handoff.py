@@ -10,19 +10,18 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from foreshore.adapter.services.collections import Stored
 from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
 from foreshore.catalog.table_changes import moved_views
+from foreshore.compute.controller.controller import ComputeController
 from foreshore.errors import DatabaseError
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
-
-if TYPE_CHECKING:
-    from foreshore.adapter.coordinator.coordinator import Coordinator
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +36,39 @@ class Beginning:
     lost: Timestamp | None = None  # None: no history is lost
 
 
+class Ends(Protocol):
+    """What ends subscriptions."""
+
+    def end_dropped(self, reasons: Mapping[str, str]) -> None:
+        """End what needs a dropped or altered object; `reasons` says for each why."""
+
+
+class Handing(Stored, Protocol):
+    """What a view's next dataflow needs."""
+
+    @property
+    def compute(self) -> ComputeController:
+        """Runs it."""
+
+    @property
+    def as_ofs(self) -> Mapping[GlobalId, Timestamp]:
+        """The times from which dataflows are exact."""
+
+    @property
+    def changelogs(self) -> Ends:
+        """What follows the view."""
+
+    async def downgrade(self, id: GlobalId, since: Timestamp) -> None:
+        """Give up the right to read a shard before `since`."""
+
+    async def maintain(self, item: Item, begins: Beginning) -> None:
+        """Create the dataflow of a materialized view."""
+
+
 class ViewHandoff:
     """Replaces dataflows of materialized views."""
 
-    def __init__(self, coordinator: "Coordinator") -> None:
+    def __init__(self, coordinator: Handing) -> None:
         self._coordinator = coordinator
 
     async def ready(self, planned: Mapping[GlobalId, Planned], state: State) -> None:

@@ -39,11 +39,9 @@ class SessionCatalog(Reader):
 
     def keys_of_indexes(self, id: GlobalId) -> Sequence[str]:
         """Return the keys of each index of a relation, in parentheses as they are written."""
-        from foreshore.adapter.definitions.plan_items import definition_text
-
         indexes = self.state.indexes_on(id)
         self.used.update(index.id for index in indexes)
-        texts = (definition_text(self.state, self.planned, index) for index in indexes)
+        texts = (with_present_names(self.state, index) for index in indexes)
         return [keys for keys in map(keys_text, texts) if keys]
 
     def texts_of(self, policy: Item) -> PolicyTexts:

@@ -1,22 +1,18 @@
 """Sessions: what statements see of others, and of their own."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Protocol
 
 from foreshore.adapter.client import Encryption
 from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.statement.activity import Activity
-from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.portals import Portals
 from foreshore.adapter.statement.roles import SessionRoles
 from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.errors import DatabaseError
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.script import Script
-from foreshore.types import Datum
-
-R = TypeVar("R")
 
 
 class Transactions(Protocol):
@@ -130,21 +126,3 @@ class Parser(Protocol):
 
     async def script(self, sql: str) -> Script:
         """Return the statements of a text, to be run one after the other."""
-
-
-class Attempts(Protocol):
-    """What runs a statement again after a conflict."""
-
-    @property
-    def transactions(self) -> Transactions:
-        """The transactions that it runs in."""
-
-    async def attempt(
-        self,
-        run: Callable[[StatementContext], Awaitable[R]],
-        prepared: Prepared,
-        args: Sequence[Datum],
-        *,
-        alone: bool,
-    ) -> R:
-        """Return the result of `run`, which runs a statement in the context that it is given."""

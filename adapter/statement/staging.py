@@ -4,11 +4,8 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from foreshore.adapter.statement.context import StatementContext
-from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned
 from foreshore.ids import GlobalId
-from foreshore.isolation import BoundedStaleness
 from foreshore.table_rows import TableRows
 from foreshore.types import RelationDesc
 
@@ -30,13 +27,3 @@ class Staging:
     deleted: TableRows | None
     inserted: TableRows | None
     updated: tuple[TableRows, TableRows] | None = None  # old and new rows, in one order
-
-
-def require_writable(context: StatementContext, verb: str, table: GlobalId) -> None:
-    """Raise if the transaction is read-only, unless the table is the session's own."""
-    if not context.read_only:
-        return
-    item = context.planner.state.get(table)
-    temporary = isinstance(item, Item) and item.temporary
-    if not temporary or isinstance(context.isolation, BoundedStaleness):
-        context.require_writable(verb)

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.staging import Target, require_writable
+from foreshore.adapter.statement.read_only import require_writable
+from foreshore.adapter.statement.staging import Target
 from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned
 from foreshore.catalog.state import State
