@@ -4,9 +4,11 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import add_item, schema_of
 from foreshore.adapter.definitions.plan_items import constraint_names, plan_created_table
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.transaction.transaction import Transaction
+from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.item import Item, OwnedBy
 from foreshore.catalog.planned import Planned
-from foreshore.catalog.sequence_numbers import generation_of
+from foreshore.catalog.sequence_numbers import Sequences, generation_of
 from foreshore.catalog.table_changes import Columns
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Call, Literal
@@ -26,13 +28,13 @@ def add_sequence(context: StatementContext, plan: CreateSequence, owner: OwnedBy
     """Add a sequence to the transaction's catalog."""
     schema = schema_of(context, plan.name)
     item = add_item(context, plan, schema, plan.name.item, owned_by=owner)
-    _begin(context, item, plan.sequence.start)
+    _begin(context.transaction, context.coordinator.sequences, item, plan.sequence.start)
 
 
-def _begin(context: StatementContext, item: Item, start: int) -> None:
+def _begin(transaction: Transaction, sequences: Sequences, item: Item, start: int) -> None:
     """Begin a generation, which belongs to the transaction until it commits."""
     position = Position(start, called=False)
-    context.coordinator.sequences.begin(generation_of(item), position, owner=context.transaction)
+    sequences.begin(generation_of(item), position, owner=transaction)
 
 
 def alter_sequence(context: StatementContext, plan: AlterSequence) -> Completed:
@@ -75,7 +77,7 @@ def change_sequence(
     )
     context.catalog_change().planned[item.id] = Planned(SEQUENCE_DESC, sequence=sequence)
     if restart is not None:
-        _begin(context, changed, restart)
+        _begin(context.transaction, context.coordinator.sequences, changed, restart)
 
 
 def restart_identity(context: StatementContext, table: GlobalId) -> None:
@@ -115,7 +117,7 @@ def drop_default(context: StatementContext, table: Item, sequence: Item, cascade
         plan = plan_statement(syntax, reader)
         assert isinstance(plan, AlterTable), plan
         assert plan.definition is not None, plan
-        remember_committed(context, table.id)
+        remember_committed(context.transaction, context.coordinator.catalog, table.id)
         define_table(context, table, plan.definition)
     return ", ".join(f"default value for column {each} of table {table.name}" for each in columns)
 
@@ -150,8 +152,8 @@ def define_table(
     context.catalog_change().planned[table.id] = plan_created_table(definition, stored)
 
 
-def remember_committed(context: StatementContext, table: GlobalId) -> None:
+def remember_committed(transaction: Transaction, catalog: Catalog, table: GlobalId) -> None:
     """Keep the committed definition of a table that the transaction alters for the first time."""
-    committed = context.coordinator.catalog.planned.get(table)
+    committed = catalog.planned.get(table)
     if committed is not None:
-        context.transaction.know(table, committed)
+        transaction.know(table, committed)

@@ -29,6 +29,7 @@ from foreshore.adapter.statement.result import BatchSource, Selected
 from foreshore.adapter.transaction.timestamp_selection import Selection
 from foreshore.catalog.catalog import relation_of
 from foreshore.catalog.item import Cluster
+from foreshore.catalog.state import State
 from foreshore.compute.controller.cluster import engine_of, workers_of
 from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.controller.step_report import last_steps
@@ -98,7 +99,7 @@ async def explain_maintained(context: StatementContext, plan: ExplainMaintained)
     if plan.stage == "definition":
         return select_plan(nodes=nodes, json=plan.json)
     described = await _maintenance(context, Block(relation), cluster, item.hydrate or None)
-    where = _where(context, item.cluster)
+    where = _where(context.coordinator.state, item.cluster)
     refreshed = (
         f", {_refreshed(context.coordinator.compute, item.id, item.refresh)}"
         if item.refresh
@@ -164,7 +165,7 @@ def _index_read(context: StatementContext, lookup: IndexRead) -> str:
     assert item.cluster is not None, item
     lines = [
         f"  {name_of(context, lookup.index)} on {name_of(context, lookup.on)}",
-        f"    {_where(context, item.cluster)}",
+        f"    {_where(context.coordinator.state, item.cluster)}",
     ]
     if lookup.keys is None and lookup.range is None:
         return "\n".join([*lines, "    read whole"])
@@ -233,9 +234,9 @@ def _values(context: StatementContext, key: Sequence[str], keys: Sequence[Key]) 
     return f"    look-up of ({', '.join(key)}) = {' or '.join(values) or 'nothing'}"
 
 
-def _where(context: StatementContext, id: str) -> str:
+def _where(state: State, id: str) -> str:
     """Return the name of a cluster and its engine."""
-    cluster = context.coordinator.state.objects[id]
+    cluster = state.objects[id]
     assert isinstance(cluster, Cluster), cluster
     engine, _ = engine_of(cluster.size)
     return f"cluster {quote_identifier(cluster.name)}, engine {engine}"
@@ -277,7 +278,7 @@ async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) ->
         case IndexRead() as path:
             heading += f"\n{_index_read(context, path)}"
         case InProcess() | Bulk():
-            cluster = _cluster_of(context, peek)
+            cluster = _cluster_of(context.cluster, context.coordinator.state, peek)
             block = Block(peek.path.relation, peek.query.recursions)
             described = await _maintenance(context, block, cluster)
             after = f"\n\nIf maintained:\n{described}"
@@ -298,16 +299,20 @@ def described_path(context: StatementContext, peek: PeekPlan) -> str:
         case IndexRead():
             return "Index"
         case InProcess() | Bulk():
-            cluster = _cluster_of(context, peek)
-            where = "in this process" if cluster is None else _where(context, cluster.id)
+            cluster = _cluster_of(context.cluster, context.coordinator.state, peek)
+            where = (
+                "in this process"
+                if cluster is None
+                else _where(context.coordinator.state, cluster.id)
+            )
             return f"Bulk query, {where}"
         case path:
             assert_never(path)
 
 
-def _cluster_of(context: StatementContext, peek: PeekPlan) -> Cluster | None:
+def _cluster_of(cluster: str, state: State, peek: PeekPlan) -> Cluster | None:
     """Return the cluster that a query asks, if it asks one."""
-    return context.coordinator.state.cluster(context.cluster) if peek.asks_cluster else None
+    return state.cluster(cluster) if peek.asks_cluster else None
 
 
 async def _maintenance(

@@ -7,7 +7,7 @@ if it has started, failed or ended since. The newest are kept, so many of each k
 import asyncio
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from foreshore.adapter.services.usage import FlowSample, ReplicaChange, ReplicaS
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.item import Replica
+from foreshore.catalog.state import State
 from foreshore.memory import physical_bytes
 from foreshore.processes.usage import Usage, usage_of
 from foreshore.upkeep import goes_on
@@ -139,14 +140,14 @@ class UsageHistory:
 
 def replica_metrics(context: StatementContext) -> Iterator[Row]:
     """Yield the newest sample of each replica that is there."""
-    for each in _newest(context).values():
+    for each in _newest(context.coordinator.usage.replicas, context.coordinator.state).values():
         yield _metrics(each)
 
 
 def replica_utilization(context: StatementContext) -> Iterator[Row]:
     """Yield the same in percent of what the machine has."""
     cores, memory = os.cpu_count() or 1, physical_bytes()
-    for each in _newest(context).values():
+    for each in _newest(context.coordinator.usage.replicas, context.coordinator.state).values():
         yield {
             "replica_id": each.replica,
             "process_id": 0,
@@ -189,10 +190,10 @@ def sink_statistics_history(context: StatementContext) -> Iterator[Row]:
         yield {**_flow(each), "lag_ms": each.lag}
 
 
-def _newest(context: StatementContext) -> dict[str, ReplicaSample]:
-    there = {each.id for each in context.coordinator.state.all(Replica)}
+def _newest(samples: Sequence[ReplicaSample], state: State) -> dict[str, ReplicaSample]:
+    there = {each.id for each in state.all(Replica)}
     found: dict[str, ReplicaSample] = {}
-    for each in reversed(context.coordinator.usage.replicas):
+    for each in reversed(samples):
         if each.replica in there:
             found.setdefault(each.replica, each)
             if len(found) == len(there):

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.catalog.state import State
 from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
 from foreshore.storage.export.controller import ExportController, SinkStatus
@@ -49,21 +50,19 @@ async def _attend(
         if isinstance(status, SinkStatus):
             if status is not seen:  # it has begun anew, so all its tries are later than this
                 tries = status.tries if seen is None else 0
-            _refuse_lasting(context, id, status, tries)
+            _refuse_lasting(context.coordinator.state, id, status, tries)
         seen = status or seen
         if status is not None and status.state in ("stalled", "paused"):
             may_end = isinstance(status, SinkStatus) and status.is_lasting
             pause = SOON_SECONDS if may_end else LOOK_SECONDS
             if not is_told and not may_end:
-                _tell(context, controller, id, status)
+                _tell(context.notice, context.coordinator.state, controller, id, status)
                 is_told = True
             controller.try_now(id)
         await asyncio.sleep(pause)
 
 
-def _refuse_lasting(
-    context: StatementContext, id: GlobalId, status: SinkStatus, tries: int
-) -> None:
+def _refuse_lasting(state: State, id: GlobalId, status: SinkStatus, tries: int) -> None:
     """Raise if a sink needs somebody, as one of its tries after the first `tries` has shown."""
     if status.state not in ("stalled", "paused"):
         return
@@ -74,24 +73,26 @@ def _refuse_lasting(
         elif status.is_lost:
             hint = _HINT_OF_LOST
         raise ObjectNotInPrerequisiteState(
-            f'sink "{_name(context, id)}" is {status.state}: {status.error}', hint=hint
+            f'sink "{_name(state, id)}" is {status.state}: {status.error}',
+            hint=hint,
         )
 
 
 def _tell(
-    context: StatementContext,
+    notice: Notices,
+    state: State,
     controller: IngestController | ExportController,
     id: GlobalId,
     status: Status,
 ) -> None:
     kind = "source" if isinstance(controller, IngestController) else "sink"
-    context.notice(
-        f'{kind} "{_name(context, id)}" is {status.state}: {status.error}',
+    notice(
+        f'{kind} "{_name(state, id)}" is {status.state}: {status.error}',
         now=True,
         hint=f"The statement waits until the {kind} gets on, or is canceled.",
     )
 
 
-def _name(context: StatementContext, id: GlobalId) -> str:
-    item = context.coordinator.state.get(id)
+def _name(state: State, id: GlobalId) -> str:
+    item = state.get(id)
     return id if item is None else item.name

@@ -101,7 +101,7 @@ async def _time_to_alter(context: StatementContext, id: GlobalId) -> Timestamp:
     coordinator = context.coordinator
     if id in coordinator.state.objects:
         await coordinator.keys.ready(id)
-        remember_committed(context, id)
+        remember_committed(context.transaction, context.coordinator.catalog, id)
     return coordinator.oracle.read_ts()
 
 

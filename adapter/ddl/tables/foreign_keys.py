@@ -48,7 +48,7 @@ def plan_again(context: StatementContext, tables: Iterable[GlobalId]) -> None:
     change, planned = context.catalog_change(), context.planner.reader().planned
     for id in tables:
         if id in context.coordinator.state.objects:
-            remember_committed(context, id)
+            remember_committed(context.transaction, context.coordinator.catalog, id)
         change.planned[id] = replace(planned[id])
 
 
