@@ -1,6 +1,6 @@
 """Run random statements by hand.
 
-    python -m tests.statements --seed 1 --count 20000 --postgres postgres://postgres@127.0.0.1:5432/postgres
+    python -m tests.statements --seed 1 --count 20000 --postgres postgres://postgres@127.0.0.1/postgres
 
 Without an address it starts a PostgreSQL of its own.
 """

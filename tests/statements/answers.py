@@ -43,7 +43,7 @@ def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def answers(data: bytes) -> list[Answer]:
-    """Return the answers in the bytes of a server: one for each statement that was run or failed."""
+    """Return the answers of a server: one for each statement that was run or failed."""
     found: list[Answer] = []
     current = Answer()
     for code, body in messages(data):

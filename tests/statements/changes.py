@@ -79,7 +79,8 @@ class Changes(Queries):
         conflict = self.random.choice(("", " ON CONFLICT DO NOTHING"))
         return (
             f"INSERT INTO {table.name} AS y ({', '.join(each.name for each in columns)})"
-            f" SELECT {items} FROM {source}{self.where(scope, found)}{conflict}{self._returning('y', table)}"
+            f" SELECT {items} FROM"
+            f" {source}{self.where(scope, found)}{conflict}{self._returning('y', table)}"
         )
 
     def upsert(self) -> str:
@@ -94,7 +95,10 @@ class Changes(Queries):
         self.may_have_subqueries = False  # not supported in DO UPDATE
         sets = self._sets(table, scope)
         where = f" WHERE {self.condition(scope, 1)}" if self.chance(0.25) else ""
-        return f"{start} ({', '.join(table.key)}) DO UPDATE SET {sets}{where}{self._returning('y', table)}"
+        return (
+            f"{start} ({', '.join(table.key)}) DO UPDATE SET"
+            f" {sets}{where}{self._returning('y', table)}"
+        )
 
     def _sets(self, table: Table, scope: Scope) -> str:
         # Keys are checked at the end of a statement here, in PostgreSQL row by row.
@@ -118,7 +122,10 @@ class Changes(Queries):
             key = table.column(table.key[0])
             sets += f", {key.name} = {self.parameter(plain(key.type), key.values, cast=0.2)}"
             one = self.parameter(plain(key.type), key.values, cast=0.2)
-            return f"UPDATE {table.name} AS y SET {sets} WHERE y.{key.name} = {one}{self._returning('y', table)}"
+            return (
+                f"UPDATE {table.name} AS y SET {sets} WHERE y.{key.name} ="
+                f" {one}{self._returning('y', table)}"
+            )
         where = self.where(scope, self.by_key(table, "y"))
         return f"UPDATE {table.name} AS y SET {sets}{where}{self._returning('y', table)}"
 
@@ -133,7 +140,10 @@ class Changes(Queries):
         return self.random.choice(
             (
                 f"UPDATE {table.name} SET {column.name} = {value} WHERE {found}",
-                f"UPDATE {table.name} SET {column.name} = {value} WHERE {found} RETURNING {column.name}",
+                (
+                    f"UPDATE {table.name} SET {column.name} = {value} WHERE {found} RETURNING"
+                    f" {column.name}"
+                ),
                 f"DELETE FROM {table.name} WHERE {found}",
             )
         )
@@ -154,8 +164,14 @@ class Changes(Queries):
         does = self.random.choice(
             ("DELETE", "DO NOTHING", f"UPDATE SET {self._sets(table, scope)}")
         )
-        source = f"(SELECT * FROM {other.name} AS v WHERE {picked} ORDER BY {', '.join(other.key)} LIMIT 1) AS z"
-        return f"MERGE INTO {table.name} AS y USING {source} ON {' AND '.join(conditions)} WHEN MATCHED{condition} THEN {does}"
+        source = (
+            f"(SELECT * FROM {other.name} AS v WHERE {picked} ORDER BY {', '.join(other.key)}"
+            " LIMIT 1) AS z"
+        )
+        return (
+            f"MERGE INTO {table.name} AS y USING {source} ON {' AND '.join(conditions)} WHEN"
+            f" MATCHED{condition} THEN {does}"
+        )
 
     def set_rows(self) -> str:
         """Return an UPDATE of several columns by a subquery."""
@@ -167,7 +183,10 @@ class Changes(Queries):
         return self.random.choice(
             (
                 f"UPDATE {table.name} AS y SET s = ({picked.replace('z.s, ', '')}){found}",
-                f"UPDATE {table.name} AS y SET (s) = ROW ({self.scalar('text', scope, 1)}){found}{self._returning('y', table)}",
+                (
+                    f"UPDATE {table.name} AS y SET (s) = ROW"
+                    f" ({self.scalar('text', scope, 1)}){found}{self._returning('y', table)}"
+                ),
                 f"INSERT INTO {table.name} DEFAULT VALUES",
             )
         )
@@ -176,7 +195,10 @@ class Changes(Queries):
         """Return a DELETE of the rows that a subquery finds."""
         table = self._table()
         scope = Scope().with_columns("y", table.columns)
-        return f"DELETE FROM {table.name} AS y WHERE {self.by_key(table, 'y')} AND {self.exists(scope)}{self._returning('y', table)}"
+        return (
+            f"DELETE FROM {table.name} AS y WHERE {self.by_key(table, 'y')} AND"
+            f" {self.exists(scope)}{self._returning('y', table)}"
+        )
 
     def within(self) -> str:
         """Return a query over what a part of its WITH has changed."""
@@ -216,7 +238,10 @@ class Changes(Queries):
             conditions.append(
                 f"z.{name} = {self.random.choice(found)[0] if found else self._key(column)}"
             )
-        return f"UPDATE {table.name} AS y SET {self._sets(table, joined)} FROM {other.name} AS z WHERE {' AND '.join(conditions)}{self._returning('y', table)}"
+        return (
+            f"UPDATE {table.name} AS y SET {self._sets(table, joined)} FROM {other.name} AS z"
+            f" WHERE {' AND '.join(conditions)}{self._returning('y', table)}"
+        )
 
     def delete(self) -> str:
         """Return a DELETE."""
@@ -225,20 +250,30 @@ class Changes(Queries):
         if self.chance(0.3):
             other = self.random.choice(self.schema.tables[:3])
             conditions = [self.by_key(table, "y"), self._correlated(other, "z", scope)]
-            return f"DELETE FROM {table.name} AS y USING {other.name} AS z WHERE {' AND '.join(conditions)}"
-        return f"DELETE FROM {table.name} AS y{self.where(scope, self.by_key(table, 'y'))}{self._returning('y', table)}"
+            return (
+                f"DELETE FROM {table.name} AS y USING {other.name} AS z WHERE"
+                f" {' AND '.join(conditions)}"
+            )
+        return (
+            f"DELETE FROM {table.name} AS"
+            f" y{self.where(scope, self.by_key(table, 'y'))}{self._returning('y', table)}"
+        )
 
     def merge(self) -> str:
         """Return a MERGE from values."""
         table = self._table()
         key = table.column(table.key[0])
         number = table.column("n")
-        rows = f"({self.parameter(plain(key.type), key.values, cast=1)}, {self.parameter('int', cast=1)})"
+        rows = (
+            f"({self.parameter(plain(key.type), key.values, cast=1)},"
+            f" {self.parameter('int', cast=1)})"
+        )
         scope = Scope().with_columns("y", table.columns)
         on = f"y.{key.name} = v.k"
         if len(table.key) > 1:
             second = table.column(table.key[1])
-            on += f" AND y.{second.name} = {self.parameter(plain(second.type), second.values, cast=1)}"
+            value = self.parameter(plain(second.type), second.values, cast=1)
+            on += f" AND y.{second.name} = {value}"
         condition = f" AND {self.condition(scope, 0)}" if self.chance(0.4) else ""
         matched = self.random.choice(
             (
@@ -251,4 +286,7 @@ class Changes(Queries):
         missing = ""
         if len(table.key) == 1 and self.chance(0.6):
             missing = f" WHEN NOT MATCHED THEN INSERT ({key.name}, n) VALUES (v.k, v.n)"
-        return f"MERGE INTO {table.name} AS y USING (VALUES {rows}) AS v (k, n) ON {on} WHEN MATCHED{condition} THEN {matched}{missing}"
+        return (
+            f"MERGE INTO {table.name} AS y USING (VALUES {rows}) AS v (k, n) ON {on} WHEN"
+            f" MATCHED{condition} THEN {matched}{missing}"
+        )

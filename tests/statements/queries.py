@@ -139,7 +139,10 @@ class Queries(Expressions):
         if type not in UNORDERED and (self.chance(0.5) or not is_whole):
             function = self.random.choice(("max", "min"))
             own = Scope().with_columns(alias, table.columns)
-            return f"(SELECT {function}({self.scalar(type, own, 0)}) FROM {table.name} AS {alias} WHERE {condition})"
+            return (
+                f"(SELECT {function}({self.scalar(type, own, 0)}) FROM {table.name} AS {alias}"
+                f" WHERE {condition})"
+            )
         value = self.scalar(type, inner, 0)
         return f"(SELECT {value} FROM {table.name} AS {alias} WHERE {condition} ORDER BY 1 LIMIT 1)"
 
@@ -164,7 +167,10 @@ class Queries(Expressions):
             column = self.random.choice(table.columns)
             value = self.scalar(column.type, scope, 0)
             where = self.by_key(table, alias)
-            return f"{value} {no}IN (SELECT {alias}.{column.name} FROM {table.name} AS {alias} WHERE {where})"
+            return (
+                f"{value} {no}IN (SELECT {alias}.{column.name} FROM {table.name} AS {alias} WHERE"
+                f" {where})"
+            )
         where = self._correlated(table, alias, scope)
         return f"{no}EXISTS (SELECT 1 FROM {table.name} AS {alias} WHERE {where})"
 
@@ -270,10 +276,13 @@ class Queries(Expressions):
         """Return the first rows with those that are equal to the last."""
         source, scope, found = self.source()
         items = self.items(scope, self.types(scope))
-        first = self.random.choice(("1", "2", self.parameter("bigint", ("1", "3"), cast=0)))
+        first = self.random.choice(("1", "2", "3"))
         where = self.where(scope, found)
         return (
-            f"SELECT {', '.join(items)} FROM {source}{where} ORDER BY 1 FETCH FIRST ({first}) ROWS WITH TIES",
+            (
+                f"SELECT {', '.join(items)} FROM {source}{where} ORDER BY 1 FETCH FIRST ({first})"
+                " ROWS WITH TIES"
+            ),
             "none",
         )
 
@@ -281,10 +290,16 @@ class Queries(Expressions):
         """Return a recursive query."""
         table, alias = self.random.choice(self.schema.tables), self.alias()
         scope = Scope().with_columns(alias, table.columns)
-        start = f"SELECT coalesce({self.typed_leaf('int', scope)}, 1) % 5 FROM {table.name} AS {alias} WHERE {self.by_key(table, alias)}"
+        start = (
+            f"SELECT coalesce({self.typed_leaf('int', scope)}, 1) % 5 FROM {table.name} AS {alias}"
+            f" WHERE {self.by_key(table, alias)}"
+        )
         step = f"SELECT v + 1 FROM w WHERE v < {self.random.choice(('3', '5'))}"
         return (
-            f"WITH RECURSIVE w (v) AS ({start} UNION {step}) SELECT v, count(*) OVER () FROM w ORDER BY 1",
+            (
+                f"WITH RECURSIVE w (v) AS ({start} UNION {step}) SELECT v, count(*) OVER () FROM w"
+                " ORDER BY 1"
+            ),
             "total",
         )
 
@@ -297,21 +312,54 @@ class Queries(Expressions):
         key = self.scalar(self.type(scope), scope, 1)
         return self.random.choice(
             (
-                f"SELECT {key}, percentile_disc(0.5) WITHIN GROUP (ORDER BY {number}) FROM {source}{where} GROUP BY 1",
-                f"SELECT {key}, string_agg(DISTINCT {text}, '-' ORDER BY {text}) FROM {source}{where} GROUP BY 1",
-                f"SELECT count(*), sum({number}) FILTER (WHERE {self.condition(scope, 1)}) FROM {source}{where} HAVING count(*) >= 0",
-                f"SELECT {key} AS k, max({text}) FROM {source}{where} GROUP BY k HAVING max({text}) > 'a' OR min({number}) IS NULL",
-                f"SELECT {number}, sum({number}::bigint) OVER (ORDER BY {names} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM {source}{where}",
-                f"SELECT {text}, count(*) OVER w, max({number}) OVER w FROM {source}{where} WINDOW w AS (PARTITION BY {text})",
-                f"SELECT {number}, sum(count(*)) OVER (ORDER BY {number}) FROM {source}{where} GROUP BY {number}"
+                (
+                    f"SELECT {key}, percentile_disc(0.5) WITHIN GROUP (ORDER BY {number}) FROM"
+                    f" {source}{where} GROUP BY 1"
+                ),
+                (
+                    f"SELECT {key}, string_agg(DISTINCT {text}, '-' ORDER BY {text}) FROM"
+                    f" {source}{where} GROUP BY 1"
+                ),
+                (
+                    f"SELECT count(*), sum({number}) FILTER (WHERE {self.condition(scope, 1)})"
+                    f" FROM {source}{where} HAVING count(*) >= 0"
+                ),
+                (
+                    f"SELECT {key} AS k, max({text}) FROM {source}{where} GROUP BY k HAVING"
+                    f" max({text}) > 'a' OR min({number}) IS NULL"
+                ),
+                (
+                    f"SELECT {number}, sum({number}::bigint) OVER (ORDER BY {names} ROWS BETWEEN 1"
+                    f" PRECEDING AND CURRENT ROW) FROM {source}{where}"
+                ),
+                (
+                    f"SELECT {text}, count(*) OVER w, max({number}) OVER w FROM {source}{where}"
+                    f" WINDOW w AS (PARTITION BY {text})"
+                ),
+                (
+                    f"SELECT {number}, sum(count(*)) OVER (ORDER BY {number}) FROM {source}{where}"
+                    f" GROUP BY {number}"
+                )
                 if number[0] == "x"
                 else f"SELECT count(*) FROM {source}{where}",
-                f"SELECT every({self.condition(scope, 1)}), bit_or({number}), var_pop({number} % 100) FROM {source}{where}",
-                f"SELECT (SELECT count(*) FROM (SELECT 1 FROM {source}{where}) AS q), {self.parameter('int', cast=1)}",
+                (
+                    f"SELECT every({self.condition(scope, 1)}), bit_or({number}), var_pop({number}"
+                    f" % 100) FROM {source}{where}"
+                ),
+                (
+                    f"SELECT (SELECT count(*) FROM (SELECT 1 FROM {source}{where}) AS q),"
+                    f" {self.parameter('int', cast=1)}"
+                ),
                 f"SELECT ARRAY(SELECT {text} FROM {source}{where} ORDER BY 1)",
-                f"SELECT jsonb_object_agg({text}, {number}) FILTER (WHERE {text} IS NOT NULL) IS NULL FROM {source}{where}",
+                (
+                    f"SELECT jsonb_object_agg({text}, {number}) FILTER (WHERE {text} IS NOT NULL)"
+                    f" IS NULL FROM {source}{where}"
+                ),
                 f"SELECT unnest(ARRAY[{number}, 1]), {text} FROM {source}{where}",
-                f"SELECT max({text}) FROM {source}{where} UNION ALL SELECT min({text}) FROM {source}{where}",
+                (
+                    f"SELECT max({text}) FROM {source}{where} UNION ALL SELECT min({text}) FROM"
+                    f" {source}{where}"
+                ),
                 f"SELECT {key} IN (SELECT {key} FROM {source}{where}) FROM {source}{where}",
             )
         ), "none"
@@ -319,19 +367,41 @@ class Queries(Expressions):
     def catalog(self) -> Statement:
         """Return a query of the catalog."""
         schema = "current_schema()"
-        of_table = f"(SELECT oid FROM pg_class WHERE relname = {self._name()} AND relnamespace = {schema}::regnamespace)"
+        of_table = (
+            f"(SELECT oid FROM pg_class WHERE relname = {self._name()} AND relnamespace ="
+            f" {schema}::regnamespace)"
+        )
         text = self.random.choice(
             (
                 f"SELECT relname, relkind FROM pg_class WHERE relname = {self._name()}",
-                f"SELECT a.attname, a.attnum, t.typname FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid"
-                f" WHERE a.attrelid = {of_table} AND a.attnum > 0 ORDER BY a.attnum",
-                f"SELECT typname, typlen FROM pg_type WHERE oid = {self.parameter('int', ('23', '25', '1700', '16'), cast=0)}",
-                f"SELECT oid FROM pg_type WHERE typname = {self.parameter('text', ('int4', 'text', 'mood'), cast=0)}",
+                (
+                    "SELECT a.attname, a.attnum, t.typname FROM pg_attribute AS a JOIN pg_type AS"
+                    " t ON t.oid = a.atttypid"
+                    f" WHERE a.attrelid = {of_table} AND a.attnum > 0 ORDER BY a.attnum"
+                ),
+                (
+                    "SELECT typname, typlen FROM pg_type WHERE oid ="
+                    f" {self.parameter('int', ('23', '25', '1700', '16'), cast=0)}"
+                ),
+                (
+                    "SELECT oid FROM pg_type WHERE typname ="
+                    f" {self.parameter('text', ('int4', 'text', 'mood'), cast=0)}"
+                ),
                 f"SELECT count(*) FROM pg_index WHERE indrelid = {of_table}",
-                f"SELECT conname, contype FROM pg_constraint WHERE conrelid = {of_table} ORDER BY 1",
-                f"SELECT column_name, data_type FROM information_schema.columns WHERE table_name = {self._name()} ORDER BY 1",
-                f"SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
-                f" WHERE c.relname IN ({self._name()}, {self._name()}) AND n.nspname = current_schema() ORDER BY 2",
+                (
+                    f"SELECT conname, contype FROM pg_constraint WHERE conrelid = {of_table} ORDER"
+                    " BY 1"
+                ),
+                (
+                    "SELECT column_name, data_type FROM information_schema.columns WHERE"
+                    f" table_name = {self._name()} ORDER BY 1"
+                ),
+                (
+                    "SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON"
+                    " n.oid = c.relnamespace"
+                    f" WHERE c.relname IN ({self._name()}, {self._name()}) AND n.nspname ="
+                    " current_schema() ORDER BY 2"
+                ),
                 "SELECT proname FROM pg_proc WHERE proname = 'lower' ORDER BY oid LIMIT 1",
                 f"SELECT {self._name()}::regclass::oid = {of_table}",
                 "SELECT current_user, current_database() IS NULL, now() = now()",
@@ -407,7 +477,10 @@ class Queries(Expressions):
                 ("ROLLUP (1, 2)", "CUBE (1, 2)", "GROUPING SETS ((1), (2), ())")
             )
         having = (
-            f" HAVING count(*) {self.random.choice(('>', '<=', '='))} {self.parameter('bigint', ('1', '2'))}"
+            (
+                f" HAVING count(*) {self.random.choice(('>', '<=', '='))}"
+                f" {self.parameter('bigint', ('1', '2'))}"
+            )
             if self.chance(0.2)
             else ""
         )
@@ -424,7 +497,8 @@ class Queries(Expressions):
         for _ in range(self.random.randint(2, 3)):
             source, scope, found = self.source()
             parts.append(
-                f"SELECT {', '.join(self.items(scope, types))} FROM {source}{self.where(scope, found)}"
+                f"SELECT {', '.join(self.items(scope, types))} FROM"
+                f" {source}{self.where(scope, found)}"
             )
         text = parts[0]
         for each in parts[1:]:
@@ -453,7 +527,10 @@ class Queries(Expressions):
             return f"SELECT DISTINCT {', '.join(items)} FROM {source}{where}{ending}", order
         keys = ", ".join(str(i + 1) for i in range(len(items)))
         return (
-            f"SELECT DISTINCT ON ({items[0]}) {', '.join(items)} FROM {source}{where} ORDER BY {keys}",
+            (
+                f"SELECT DISTINCT ON ({items[0]}) {', '.join(items)} FROM {source}{where} ORDER BY"
+                f" {keys}"
+            ),
             "total",
         )
 
@@ -508,7 +585,10 @@ class Queries(Expressions):
             more = self.alias()
             joined = f" JOIN w AS {more} ON {more}.c0 = {alias}.c0"
         return (
-            f"WITH w ({', '.join(names)}) AS {kept}({text}) SELECT {', '.join(items)} FROM w AS {alias}{joined}{where}{ending}",
+            (
+                f"WITH w ({', '.join(names)}) AS {kept}({text}) SELECT {', '.join(items)} FROM w"
+                f" AS {alias}{joined}{where}{ending}"
+            ),
             order,
         )
 
@@ -561,7 +641,10 @@ class Queries(Expressions):
         )
         ending, order = self.ending(len(items))
         return (
-            f"SELECT {', '.join(items)} FROM {table.name} AS {alias}{self.where(scope, found)}{ending} FOR {kind}",
+            (
+                f"SELECT {', '.join(items)} FROM {table.name} AS"
+                f" {alias}{self.where(scope, found)}{ending} FOR {kind}"
+            ),
             order,
         )
 

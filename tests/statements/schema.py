@@ -150,7 +150,10 @@ class Schema:
         """Make a view of groups, with an index."""
         base = self.random.choice(self.tables)
         by = self.random.choice([each for each in base.columns if each.type in GROUPED])
-        sql = f"SELECT {by.name} AS g, count(*) AS c, sum(n) AS m, max(s) AS x FROM {base.name} GROUP BY {by.name}"
+        sql = (
+            f"SELECT {by.name} AS g, count(*) AS c, sum(n) AS m, max(s) AS x FROM {base.name}"
+            f" GROUP BY {by.name}"
+        )
         self.both.append(f"CREATE VIEW v0 AS {sql}")
         self.ours.append("CREATE INDEX ON v0 (g)")
         values = by.values or VALUES[by.type]
