@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.harness import Server, program
+from tests.harness import Server, program, until
 
 pytest.importorskip("playwright")
 
@@ -44,6 +44,13 @@ class Console:
     def sees(self, text: str, within_s: float = 60) -> None:
         """Wait until a text is on the page."""
         self.page.get_by_text(text).first.wait_for(timeout=within_s * 1000)
+
+    def until(self, script: str, given: object = None) -> None:
+        """Wait until a script is true.
+
+        `wait_for_function` looks a second time from within the page, whose policy forbids that.
+        """
+        until(lambda: bool(self.page.evaluate(script, given)), script)
 
 
 @contextlib.contextmanager

@@ -282,9 +282,7 @@ def test_graph_begins_whole_and_the_wheel_enlarges_it(shown: Console, filled: Se
     assert before is not None
     shown.page.mouse.move(before["x"] + 2, before["y"] + 2)
     shown.page.mouse.wheel(0, -600)
-    shown.page.wait_for_function(
-        f"document.querySelector('.graph svg').dataset.scale > {scale * 1.5}"
-    )
+    shown.until(f"document.querySelector('.graph svg').dataset.scale > {scale * 1.5}")
     after = node.bounding_box()
     assert after is not None
     assert abs(after["x"] - before["x"]) < 5  # what is under the pointer stays there
@@ -297,7 +295,7 @@ def test_graph_begins_whole_and_the_wheel_enlarges_it(shown: Console, filled: Se
     assert abs(moved["x"] - after["x"] + 200) < 3
     assert shown.page.url.endswith("objects")  # dragging a box does not open it
     shown.page.get_by_role("button", name="Fit").click()
-    shown.page.wait_for_function(f"({INSIDE})()")
+    shown.until(INSIDE)
     node.click()
     shown.page.wait_for_url("**chain11*")
 

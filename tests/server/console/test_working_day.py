@@ -107,9 +107,7 @@ def test_range_of_cells_is_copied(shown: Console) -> None:
     assert last.evaluate_all("cells => cells.every(c => c.scrollWidth <= c.clientWidth)")
     shown.page.get_by_text("Download", exact=True).click()
     shown.page.get_by_role("button", name="Copy for a spreadsheet").click()
-    shown.page.wait_for_function(
-        "navigator.clipboard.readText().then(text => text.startsWith('i\\tx\\tn\\n1\\t'))"
-    )
+    shown.until("navigator.clipboard.readText().then(text => text.startsWith('i\\tx\\tn\\n1\\t'))")
 
 
 TEXTS = {
@@ -230,10 +228,10 @@ def test_tables_are_sorted_by_their_columns(shown: Console) -> None:
     first = shown.page.locator("[role=grid] tbody tr td:first-child")
 
     def follow_each_other(*numbers: str) -> None:
-        shown.page.wait_for_function(
+        shown.until(
             "numbers => [...document.querySelectorAll('[role=grid] tbody tr td:first-child')]"
             ".map(cell => cell.innerText).join() === numbers.join()",
-            arg=list(numbers),
+            list(numbers),
         )
 
     first.first.wait_for()
