@@ -42,7 +42,7 @@ NAMED = {
     "SELECT sum(n) / 2 + 1 FROM n": "Map (add<numeric,numeric>(divide<numeric,numeric>(sum(n), 2",
     "SELECT b, avg(n) FROM n GROUP BY b ORDER BY 2": "average<numeric,int8>(sum(n), count(n))",
     "SELECT * FROM (VALUES (1, 2)) v(x, y), t WHERE x = a": "column1",
-    "SELECT a, g FROM t, generate_series(1, a) g": "Project (a#0, generate_series)",
+    "SELECT g FROM t, generate_series(1, a) g": "Project (generate_series)",
 }
 # The same query at each stage: with subqueries, with joins in their place, optimized.
 STAGED = {
