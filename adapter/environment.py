@@ -41,6 +41,7 @@ from foreshore.adapter.logins import (
 )
 from foreshore.adapter.plans.prepared import PlanCache
 from foreshore.adapter.session.session import Session
+from foreshore.adapter.session.shaped_texts import Shapes
 from foreshore.adapter.statement.planning_cost import PlanningCost
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.bootstrap import first_state
@@ -72,7 +73,6 @@ from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.launch import Launcher
 from foreshore.query_memory import QUERY_MEMORY
 from foreshore.session_variables import Variables
-from foreshore.sql.parse.shapes import Shapes
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.blob import open_blob
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability

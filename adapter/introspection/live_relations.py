@@ -297,6 +297,13 @@ def _loop_latencies(context: StatementContext) -> Iterator[Row]:
         }
 
 
+def _plan_lookups(context: StatementContext) -> Iterator[Row]:
+    """Yield how often plans were found for texts, and why others were planned."""
+    for result, counts in context.sessions[context.pid].plan_lookups.items():
+        for reason, count in counts.items():
+            yield {"result": result, "reason": reason, "count": count}
+
+
 def _read_holds(context: StatementContext) -> Iterator[Row]:
     """Yield the holders of each collection's history."""
     coordinator = context.coordinator
@@ -457,6 +464,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_burst_cluster_replicas": _burst_replicas,
     "mz_materialized_view_refreshes": _refreshes,
     "mz_message_loop_latency": _loop_latencies,
+    "mz_plan_lookups": _plan_lookups,
     "mz_recent_activity_log": recent_statements,
     "mz_read_holds": _read_holds,
     "mz_write_capabilities": _writers,

@@ -10,7 +10,7 @@ MOVING = DATAFLOWS.keys() | frozenset(
         " mz_cluster_replica_metrics_history mz_cluster_replica_status_history"
         " mz_cluster_replica_statuses mz_cluster_replica_utilization mz_dead_letters"
         " mz_expectations mz_frontiers mz_leftovers mz_materialization_lag"
-        " mz_materialized_view_refreshes mz_message_loop_latency mz_metric_statuses"
+        " mz_materialized_view_refreshes mz_message_loop_latency mz_metric_statuses mz_plan_lookups"
         " mz_pending_cluster_replicas mz_postgres_sources mz_read_holds mz_recent_activity_log"
         " mz_recent_storage_usage mz_sessions mz_sink_statistics mz_sink_statistics_history"
         " mz_sink_status_history mz_sink_statuses mz_source_statistics"

@@ -24,16 +24,14 @@ from foreshore.adapter.plans.row_read import RowRead
 from foreshore.adapter.plans.row_rules import RowRules
 from foreshore.catalog.lookups import Lookups
 from foreshore.catalog.state import Part, State
-from foreshore.expr.ir import And, Call, Literal, Or, Parameter
-from foreshore.expr.pointwise import Cell, compiled
-from foreshore.expr.scalars import scalars_of
-from foreshore.expr.traversal import operands_of, walk_relations, walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
 from foreshore.redaction import redacted
+from foreshore.sql.bind.literals import LiteralParameters, Readings
+from foreshore.sql.bind.planning import ParameterTypes
 from foreshore.sql.parse.parse import Statement as Syntax
-from foreshore.sql.plan import Insert, Plan, Update, WritePlan
-from foreshore.sql.rewrite.bind_parameters import Givens
+from foreshore.sql.parse.shapes import Taken, Value
+from foreshore.sql.plan import Plan, WritePlan
 from foreshore.sql.rewrite.values_template import Template
 from foreshore.types import RelationDesc, SqlType
 
@@ -98,8 +96,10 @@ class Prepared(Struct, eq=False):
     init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()
     # The parts of its WITH that change rows, likewise.
     parts: "tuple[tuple[GlobalId, Prepared], ...]" = ()
-    # What its literals, as arguments, are cast to where rows are changed, found when needed.
-    casts: "tuple[Cell, ...] | None" = None
+    # Of the plan of a shape: the literals with parameters in their places, the values of the text
+    # that it was made for, and how the arguments are read from those of any text.
+    literals: tuple[Sequence[Taken], list[Value]] | None = None
+    readings: Readings | None = None
     planning_seconds: float = 0.0  # of CPU of the thread
     within: GlobalId | None = None  # of such a SELECT: which one of its text it is
     origin: Origin | None = None  # of one that is kept by its name
@@ -115,45 +115,9 @@ class Prepared(Struct, eq=False):
         """Whether running it may leave something to commit."""
         return isinstance(self.plan, WritePlan)
 
-
-def casts_of(prepared: Prepared) -> tuple[Cell, ...]:
-    """Return functions of the arguments for calls over them alone, in what a change assigns.
-
-    Such a call, say a cast to int2, fails the statement also if no row changes: it raises
-    DataError.
-    """
-    if prepared.casts is None:
-        calls = list(dict.fromkeys(_calls_over_arguments(prepared.plan)))
-        givens = Givens.of(calls)
-        prepared.casts = tuple([compiled(givens.placed(call)) for call in calls])
-    return prepared.casts
-
-
-def _calls_over_arguments(plan: Plan | None) -> Iterator[Call]:
-    """Yield the calls whose leaves are parameters and literals, outer ones only."""
-    match plan:
-        case Update(selection=relation):
-            pass
-        case Insert(on_conflict=conflict) if conflict is not None and conflict.update is not None:
-            relation = conflict.update
-        case _:
-            return
-    stack = [each for node in walk_relations(relation) for each in scalars_of(node)]
-    while stack:
-        match stack.pop():
-            case Call() as call if _is_over_arguments(call):
-                yield call
-            case Call(args=args) | And(args=args) | Or(args=args):
-                stack += args
-            case _:  # a branch of CASE need not be evaluated
-                pass
-
-
-def _is_over_arguments(call: Call) -> bool:
-    leaves = [each for each in walk_scalars(call) if not operands_of(each)]
-    return all(isinstance(each, Parameter | Literal) for each in leaves) and any(
-        isinstance(each, Parameter) for each in leaves
-    )
+    def types(self, declared: Sequence[SqlType | None]) -> ParameterTypes:
+        """Return the types of its parameters as planning begins."""
+        return LiteralParameters(*self.literals) if self.literals else ParameterTypes(declared)
 
 
 NO_STATEMENT = Prepared("", None)

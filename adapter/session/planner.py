@@ -27,11 +27,11 @@ from foreshore.adapter.plans.prepared import (
     Basis,
     PlanKey,
     Prepared,
-    casts_of,
 )
 from foreshore.adapter.plans.row_read import plan_row_read
 from foreshore.adapter.plans.row_rules import rules_of
 from foreshore.adapter.services.collections import Collections
+from foreshore.adapter.session.shaped_texts import OfText
 from foreshore.adapter.statement.roles import require_untrusted_language, require_visible
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.adapter.write.on_conflict import plan_update
@@ -42,10 +42,8 @@ from foreshore.catalog.row_security import RowReader
 from foreshore.catalog.state import State
 from foreshore.compute.keys.layout import has_all_rows
 from foreshore.errors import (
-    AdminShutdown,
     DatabaseError,
     FeatureNotSupported,
-    QueryCanceled,
     SyntaxError_,
 )
 from foreshore.expr.evaluate import folding_little
@@ -56,11 +54,11 @@ from foreshore.privileges import Need
 from foreshore.python_functions.compilation import definitions_of
 from foreshore.python_functions.limits import check_allowed
 from foreshore.sql import ast
+from foreshore.sql.bind.literals import LiteralParameters
 from foreshore.sql.bind.needs import Needs
 from foreshore.sql.bind.planning import ParameterTypes
 from foreshore.sql.optimize.key_steps import TableKey, TableKeys
 from foreshore.sql.parse.parse import Statement as Syntax
-from foreshore.sql.parse.shapes import Shape, means_the_same, shape_of
 from foreshore.sql.plan import (
     Begin,
     CloseCursor,
@@ -94,8 +92,7 @@ from foreshore.sql.plan.reads import query_read_by, query_subscribed_by
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.sql.rewrite.values_template import template_of
-from foreshore.text import parse_text
-from foreshore.types import Datum, RelationDesc, SqlType, type_of_oid
+from foreshore.types import Datum, RelationDesc, SqlType
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
@@ -117,8 +114,6 @@ OF_SESSION = (
     | ShowVariable
 )
 MOST_RECENT = 32  # plans of texts that a session has at hand
-# Types of places where a string means what it means as an argument.
-CERTAIN = frozenset("text varchar bpchar int2 int4 int8 bool date timestamp uuid".split())
 
 
 class SessionPlanner:
@@ -294,7 +289,7 @@ class SessionPlanner:
         declared: Sequence[SqlType | None] = prepared.declared
         if prepared.plan is not None:
             declared = [reader.present_type(type) for type in prepared.parameters]
-        types, zone = ParameterTypes(declared), SessionZone(self._session.time_zone)
+        types, zone = prepared.types(declared), SessionZone(self._session.time_zone)
         needs = Needs()
         plan = plan_statement(prepared.syntax, reader, types, zone=zone, needs=needs)
         peek = self._peek_of(plan)
@@ -302,7 +297,7 @@ class SessionPlanner:
         subscribes = query_subscribed_by(plan) is not None
         peeks = [peek, *(each.peek for _, each in (*init_plans, *parts))]
         if reader.unexpanded_views and not all(_uses_indexes(each, subscribes) for each in peeks):
-            types = ParameterTypes(declared)
+            types = prepared.types(declared)
             needs = Needs()
             defined = reader.as_defined()
             plan = plan_statement(prepared.syntax, defined, types, zone=zone, needs=needs)
@@ -328,6 +323,7 @@ class SessionPlanner:
         for _, each in (*init_plans, *parts):
             each.used = prepared.used
         prepared.parameters = types.resolved()
+        prepared.readings = types.readings if isinstance(types, LiteralParameters) else None
         prepared.takes_names = any(map(takes_names, prepared.parameters))
         prepared.depends_on_zone = zone.was_used
         prepared.depends_on_role = reader.row_reader is not None and reader.row_reader.asked
@@ -437,6 +433,23 @@ class SessionPlanner:
             for item in self._coordinator.index_for(id, self._session.cluster)
         ]
 
+    def plan_alone(self, syntax: Syntax, types: ParameterTypes | None = None) -> Plan:
+        """Return a plan that is not to be run."""
+        reader = self.reader(self.basis())
+        return plan_statement(syntax, reader, types or (), zone=self._session.time_zone)
+
+    async def ready_again(
+        self, prepared: Prepared, args: Sequence[Datum]
+    ) -> tuple[Prepared, Sequence[Datum]]:
+        """Return a statement to run again, planned for what the catalog has become meanwhile.
+
+        The plan of a shape was for what it was.
+        """
+        if isinstance(args, OfText) and not self.is_valid(prepared):
+            return await self.plan_syntax((await self._session.script(args.text)).parsed[0]), ()
+        await self.ready(prepared)
+        return prepared, args
+
     def peek_without_indexes(
         self, prepared: Prepared, younger: frozenset[GlobalId] = _NOTHING
     ) -> PeekPlan:
@@ -445,7 +458,7 @@ class SessionPlanner:
         Views that are `younger` than the time are replaced by their definitions.
         """
         assert prepared.syntax is not None
-        types = ParameterTypes(prepared.parameters)
+        types = prepared.types(prepared.parameters)
         reader = self.reader(replace(self.basis(), arranged=_NOTHING))
         if younger:
             reader.own = younger.__contains__
@@ -520,7 +533,7 @@ class SessionPlanner:
         if number == 0 or (is_kept and len(text) <= LONGEST_SCRIPT):
             self.remember(prepared, text, (), number)
         if number == 0:
-            await self.learn_shape(text, prepared)
+            await self._session.texts.learn(text, prepared)
             await self.ready(prepared)  # others may have run meanwhile
         return prepared
 
@@ -555,80 +568,6 @@ class SessionPlanner:
             key = self._key(text, parameter_oids, number)
             self._session.environment.plans.put(key, prepared, self.state)
 
-    # --- texts with literals -------------------------------------------------------------------
-
-    def known_text(self, text: str) -> tuple[Prepared, Sequence[Datum]] | None:
-        """Return the only statement of a Query message, and its arguments, if it is known.
-
-        It is that of the text, or of its shape with its literals as arguments.
-        """
-        session = self._session
-        shape = shape_of(text) if session.dialect == "postgres" else None
-        if shape is not None and session.environment.shapes.stands(shape):
-            known = self.known(shape.text, shape.oids)
-            args = None if known is None else self._arguments(known, shape)
-            if known is not None and args is not None:
-                return known, args
-        known = self.known(text)
-        if known is None or known.syntax is None or known.parameters:
-            return None
-        return known, ()
-
-    def _arguments(self, prepared: Prepared, shape: Shape) -> Sequence[Datum] | None:
-        """Return the literals as arguments; None if one is no value of its place's type.
-
-        The plan may be one that a client has prepared with the shape as its text.
-        """
-        if not _are_certain(prepared, shape):
-            return None
-        zone = self._session.time_zone
-        try:
-            values = [
-                value if oid else parse_text(str(value), type, zone=zone)
-                for value, oid, type in zip(
-                    shape.values, shape.oids, prepared.parameters, strict=True
-                )
-            ]
-            for cast in casts_of(prepared):  # an error also if no row changes
-                cast(values)
-            return values
-        except DatabaseError:
-            return None
-
-    async def learn_shape(self, text: str, prepared: Prepared) -> None:
-        """Plan the shape of a text that has come before, if its plan may stand for the text's."""
-        session, shapes = self._session, self._session.environment.shapes
-        transaction = session.transactions.running
-        if session.dialect != "postgres" or not _is_by_values(prepared):
-            return
-        if transaction is not None and transaction.catalog is not None:
-            return
-        shape, syntax = shape_of(text), prepared.syntax
-        assert syntax is not None
-        if shape is None or not (shapes.stands(shape) or shapes.is_due(shape)):
-            return
-        try:
-            shapes.decide(shape, await self._plan_shape(shape, syntax))
-        except (QueryCanceled, AdminShutdown):
-            raise
-        except DatabaseError:
-            shapes.decide(shape, False)
-
-    async def _plan_shape(self, shape: Shape, syntax: Syntax) -> bool:
-        """Plan a shape of a text, and keep the plan; return whether it may stand for the text's."""
-        parsed = (await self._session.script(shape.text)).parsed
-        if len(parsed) != 1 or not means_the_same(syntax.ast, parsed[0].ast, shape):
-            return False
-        # Its positions mean nothing to the client.
-        own = structs.replace(parsed[0], translated=True)
-        declared = tuple(type_of_oid(oid) if oid else None for oid in shape.oids)
-        prepared = Prepared("", own, declared)
-        await self.ready(prepared)
-        if not _is_by_values(prepared) or not _are_certain(prepared, shape):
-            return False
-        self.remember(prepared, shape.text, shape.oids)
-        return self.known(shape.text, shape.oids) is not None
-
     def _key(self, text: str, parameter_oids: Sequence[int], number: int) -> PlanKey:
         session = self._session
         return PlanKey(
@@ -642,21 +581,6 @@ class SessionPlanner:
             session.role.id,
             session.variables["row_security"],
         )
-
-
-def _is_by_values(prepared: Prepared) -> bool:
-    """Whether a statement inserts values, or is about the rows under a key that it names."""
-    if prepared.row_read is not None:
-        return prepared.row_read.is_by_keys
-    return prepared.template is not None or prepared.locked_read is not None
-
-
-def _are_certain(prepared: Prepared, shape: Shape) -> bool:
-    """Whether the strings of a text with this shape mean what they mean as arguments of a plan."""
-    return all(
-        oid or type.name in CERTAIN
-        for oid, type in zip(shape.oids, prepared.parameters, strict=True)
-    )
 
 
 def _uses_indexes(peek: PeekPlan | None, subscribes: bool) -> bool:

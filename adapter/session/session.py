@@ -42,6 +42,7 @@ from foreshore.adapter.plans.prepared import NO_STATEMENT, PlanCache, Prepared
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.rights.reading import reading_of
 from foreshore.adapter.session.planner import SessionPlanner
+from foreshore.adapter.session.shaped_texts import ShapedTexts, Shapes
 from foreshore.adapter.session.transactions import Transactions
 from foreshore.adapter.statement.activity import Activity
 from foreshore.adapter.statement.context import Notices, StatementContext
@@ -85,7 +86,6 @@ from foreshore.output_style import OutputStyle
 from foreshore.scratch_share import ScratchShare
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.script import Script
-from foreshore.sql.parse.shapes import Shapes
 from foreshore.sql.plan import CopyFrom, Execute, Fetch, Select
 from foreshore.statement_history import Who
 from foreshore.types import Datum, SqlType
@@ -157,6 +157,7 @@ class Session:
             self._who,
         )
         self.planner = SessionPlanner(self)
+        self.texts = ShapedTexts(self)
         self.roles = SessionRoles(
             role, variables, lambda: self.planner.state, lambda: self.coordinator.state
         )
@@ -176,6 +177,12 @@ class Session:
         self.last_values = LastValues()
         self.closed = asyncio.Event()
         self._end: Callable[[DatabaseError], None] = lambda _: None
+
+    @property
+    def plan_lookups(self) -> Mapping[str, Mapping[str, int]]:
+        """Of all sessions, hits and misses of plans for texts, by reason."""
+        shapes = self.environment.shapes
+        return {"hit": shapes.hits, "miss": shapes.misses}
 
     # --- what the client sees ------------------------------------------------------------------
 
@@ -419,7 +426,7 @@ class Session:
                 self.transactions.met_alter |= altered
             self.transactions.begin_again(context.transaction, *before)
             self.notice.drain()
-            await self.planner.ready(prepared)
+            prepared, args = await self.planner.ready_again(prepared, args)
 
     def _who(self) -> Who:
         """Return whose statements the session runs."""
@@ -662,7 +669,7 @@ class Session:
         self._begin_statement(sql)
         args: Sequence[Datum] = ()
         known: Prepared | None = None
-        if not self.transactions.failed and (found := self.planner.known_text(sql)) is not None:
+        if not self.transactions.failed and (found := self.texts.find(sql)) is not None:
             known, args = found
             script, syntax, count = None, known.syntax, 1
         else:

@@ -67,6 +67,10 @@ class Peer(Protocol):
         """The client's address."""
 
     @property
+    def plan_lookups(self) -> Mapping[str, Mapping[str, int]]:
+        """Of all sessions, hits and misses of plans for texts, by reason."""
+
+    @property
     def encryption(self) -> Encryption | None:
         """Of the client's connection."""
 

@@ -246,6 +246,12 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
     ),
     (
         "mz_internal",
+        "mz_plan_lookups",
+        "result text, reason text, count int8",
+        live("mz_plan_lookups"),
+    ),
+    (
+        "mz_internal",
         "mz_view_audits",
         "object_id text, time mz_timestamp, finished_at timestamptz, seconds float8,"
         "differences int8?, error text?",

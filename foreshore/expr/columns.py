@@ -24,6 +24,7 @@ from foreshore.expr.ir import (
     Negate,
     Or,
     OuterColumn,
+    Parameter,
     Project,
     Recursive,
     Reduce,
@@ -139,6 +140,8 @@ def column_type(scalar: Scalar) -> ColumnType:
             return ColumnType(type, nullable)
         case Literal(value=value, type=type):
             return ColumnType(type, value is None)
+        case Parameter(type=type, nullable=nullable):
+            return ColumnType(type, nullable)
         case Exists():
             return ColumnType(BOOL, False)
         case _:

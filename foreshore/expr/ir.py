@@ -101,6 +101,7 @@ class Parameter(Node, frozen=True, cache_hash=True):
 
     number: int
     type: SqlType
+    nullable: bool = True
 
 
 class Arguments(Node, frozen=True, cache_hash=True):

@@ -88,6 +88,10 @@ def coerce(
         target = shaped_array(target.element)  # a cast keeps the shape
     if source == target:
         return scalar
+    if isinstance(scalar, Parameter):
+        read = planning.parameters.read_as(planning, scalar, target, context, at)
+        if read is not None:
+            return read
     vector_element = VECTORS.get(source.name)
     if vector_element is not None and target.element is not None:
         # The physical form of a vector is that of the array to which it casts.

@@ -11,6 +11,7 @@ from foreshore.errors import (
     IndeterminateDatatype,
     UndefinedParameter,
 )
+from foreshore.expr.functions.registry import Context
 from foreshore.expr.ir import Parameter, Relation
 from foreshore.ids import GlobalId
 from foreshore.policy import Securing
@@ -93,6 +94,12 @@ class ParameterTypes:
             if type is None:
                 raise IndeterminateDatatype(f"could not determine data type of parameter ${i}")
         return tuple(type for type in self._types if type is not None)
+
+    def read_as(
+        self, planning: "Planning", parameter: Parameter, target: SqlType, context: Context, at: int
+    ) -> Parameter | None:
+        """Return the parameter that has the value as a `target`; None if a call converts it."""
+        return None
 
     def known(self, number: int) -> SqlType:
         """Return the type of `$number`, unknown if not yet inferred."""

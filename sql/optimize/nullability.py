@@ -28,6 +28,7 @@ from foreshore.expr.ir import (
     Map,
     Negate,
     Or,
+    Parameter,
     Project,
     Recursive,
     Reduce,
@@ -75,6 +76,8 @@ def may_be_null(scalar: Scalar, nullable: Sequence[bool]) -> bool:
             return nullable[index]
         case Literal(value=value):
             return value is None
+        case Parameter():
+            return scalar.nullable
         case And(args=args) | Or(args=args):
             return any(may_be_null(arg, nullable) for arg in args)
         case Case(branches=branches, otherwise=otherwise):

@@ -50,7 +50,7 @@ MORE, ROUNDS = 12, 3
 BOUNDED = (
     "weakref",
     "foreshore.statement_history",
-    "foreshore.sql.parse.shapes",
+    "foreshore.adapter.session.shaped_texts",
     "foreshore.storage.controller.StorageController, in containers",  # the ids of dropped shards
 )
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from foreshore.adapter.session.planner import SessionPlanner
-from foreshore.sql.parse.shapes import Shapes
+from foreshore.adapter.client import Rows
+from foreshore.adapter.session.shaped_texts import ShapedTexts
+from foreshore.errors import DatabaseError
 from foreshore.sql.planner import plan_statement
-from tests.adapter.harness import TestEnvironment
+from tests.adapter.harness import TestEnvironment, told
+from tests.effort import examples
 
 TABLE = """
     CREATE TABLE shaped (k int PRIMARY KEY, small int2, big int8, t text, c char(3), v varchar(4),
@@ -94,35 +96,144 @@ def statements(seed: int, count: int) -> list[str]:
     return [hole.sub(filled, chosen.choice(forms)) for _ in range(count)]
 
 
-async def told(env: TestEnvironment, name: str, texts: Sequence[str]) -> list[str]:
+# Expressions over a row of the table; `<int>`, `<key>`, `<dec>` and `<str>` are literals.
+EXPRESSIONS = (
+    "<int>", "<dec>", "<str>", "NULL", "k + <int>", "big - <int>", "n * <dec>", "<int> / <key>", "-<key>", "small % <key>",
+    "f + <dec>", "f * <int>", "t || <str>", "<str> || v", "<int>::text", "<str>::int", "<dec>::int", "<str>::varchar(3)",
+    "<str>::date", "<str>::numeric(6, 2)", "<dec>::numeric(5, 1)", "<int>::int2", "<day>::timestamptz", "<str>::bool",
+    "d + <key>", "d - DATE <day>", "coalesce(t, <str>)", "coalesce(<int>, k)", "nullif(k, <key>)",
+    "greatest(k, <key>, <int>)", "CASE WHEN k > <key> THEN <str> ELSE <str> END", "CASE k WHEN <key> THEN <int> ELSE <dec> END",
+    "round(n, <key>)", "round(<dec>, <key>)", "substr(t, <key>, <key>)", "left(<str>, <key>)", "upper(<str>)", "length(<str>)",
+    "k IN (<key>, <key>, <int>)", "t IN (<str>, <str>)", "k NOT IN (<key>)", "k BETWEEN <key> AND <int>", "t LIKE <str>",
+    "n = <dec>", "n > <str>", "f <= <dec>", "big = <str>", "d < <str>", "c = <str>", "v <> <str>", "b = <str>",
+    "ARRAY[<key>, <int>]", "k = ANY (ARRAY[<key>, <key>])", "k = ANY (<keys>)", "<keys>::int[]", "INTERVAL <span>",
+    "d + <span>::interval", "extract(<field> FROM d)", "date_trunc(<field>, d::timestamp)", "to_char(d, <str>)",
+    "to_char(n, <str>)", "<json>::jsonb -> <str>", "<json>::jsonb ->> <key>", "(<int> + <int>)", "<int> + <dec>",
+    "<dec> * <dec>", "(k, n) = (<key>, <dec>)", "EXISTS (SELECT 1 FROM shaped WHERE k = <key>)",
+    "(SELECT t FROM shaped WHERE k = <key>)", "k = <str>", "s + <str>", "t = <int>::text", "<str> = t", "concat(t, <int>)",
+    "k IS DISTINCT FROM <key>", "d = <moment>", "t ~ <str>", "position(<str> IN t)", "power(<key>, <key>)", "abs(-<int>)",
+    "current_setting(<str>, true)", "(<str>::regclass)::text", "format(<str>, k)", "string_to_array(t, <str>)", "repeat(<str>, <key>)",
+    "max(k) OVER (ORDER BY k ROWS <key> PRECEDING)", "lag(k, <key>) OVER (ORDER BY k)", "ntile(<key>) OVER (ORDER BY k)",
+    "d::timestamp AT TIME ZONE <zone>", "1 = <key>", "<key> < <key>",
+)  # fmt: skip
+CONDITIONS = """b|k = <key>|k < <int>|n = <dec>|n > <dec>|f <= <dec>|big = <str>|d < <str>|c = <str>|v <> <str>|b = <str>|k = <str>|<str> = t
+    |t LIKE <str>|t NOT LIKE <str>|k IN (<key>, <key>, <int>)|t IN (<str>, <str>)|k NOT IN (<key>)|k BETWEEN <key> AND <int>
+    |k = ANY (ARRAY[<key>, <key>])|k = ANY (<keys>)|(k, n) = (<key>, <dec>)|k IS DISTINCT FROM <key>|d = <moment>|t ~ <str>
+    |EXISTS (SELECT 1 FROM shaped s WHERE s.k = shaped.k + <key>)|1 = <key>|k > <dec>|big = <int>|small = <int>|f > <int>
+    |k + <key> = <int>|coalesce(b, <str>)|d + <key> > <day>|length(t) = <key>|NOT k = <key>|n = <str>|TRUE""".split(
+    "|"
+)
+QUERIES = (
+    "SELECT {0}, {1} FROM shaped ORDER BY k",
+    "SELECT {0} AS x FROM shaped WHERE k = <key>",
+    "SELECT k, {0} FROM shaped WHERE {2} ORDER BY k",
+    "SELECT {0} FROM shaped ORDER BY k, 1",
+    "SELECT k FROM shaped ORDER BY {0}, k LIMIT <key>",
+    "SELECT k, {0} FROM shaped ORDER BY <place>, 1 LIMIT <key> OFFSET <key>",
+    "SELECT {0}, count(*) FROM shaped GROUP BY {0} ORDER BY 2, 1",
+    "SELECT {0}, k FROM shaped GROUP BY k, <place>",
+    "SELECT DISTINCT {0} FROM shaped ORDER BY 1",
+    "SELECT count(*), sum(k), string_agg(t, <str> ORDER BY k) FROM shaped WHERE {2}",
+    "SELECT {0} FROM shaped WHERE k = <key> UNION ALL SELECT {0} FROM shaped WHERE k = <key> ORDER BY 1",
+    "WITH x AS (SELECT * FROM shaped WHERE k < <int>) SELECT {0} FROM x AS shaped ORDER BY k LIMIT <key>",
+    "SELECT a.k, b.t, <int> FROM shaped a LEFT JOIN shaped b ON b.k = a.k + <key> ORDER BY 1",
+    "SELECT k FROM shaped WHERE k = <key> AND {2} LIMIT 1",
+    "SELECT k FROM shaped WHERE {2} OR {3} ORDER BY k",
+    "SELECT k FROM shaped WHERE k = <key> AND ({2} OR {3})",
+    "SELECT x, y FROM shaped, LATERAL (VALUES ({0}, <str>), ({0}, <str>)) v (x, y) WHERE k = <key> ORDER BY 1, 2",
+    "SELECT k + g FROM shaped, generate_series(<key>, <key>) g WHERE k = <key> ORDER BY 1",
+    "SELECT /* note <int> */ {0} FROM shaped WHERE k = <key> -- it's <str>",
+    "SELECT <int>, <dec>, <str>, -<key>, NULL",
+)
+# Literals, of one class for each text of a form; those that stand first are taken more often.
+CLASSES = {"int": ("int", "int", "negative", "long"), "dec": ("dec", "hundredths", "minus")}
+FILLS: dict[str, tuple[str, ...]] = {
+    "int": ("0", "1", "2", "7", "40000", "2147483647"),
+    "negative": ("-1", "-7", "- 2", "-40000", "-2147483647", "-2147483648"),
+    "long": ("2147483648", "-2147483649", "100000000000000000"),
+    "place": ("1", "1", "2", "3"),
+    "key": ("0", "1", "2", "3", "4", "5"),
+    "dec": ("0.5", "1.5", "0.0", "3.0", "99999.9"),
+    "hundredths": ("2.25", "7.10", "007.00", "99999.99"),
+    "minus": ("-2.5", "-0.0", "-7.5"),
+    "str": ("''", "'a'", "'ab'", "'it''s'", "'5'", "' 7 '", "'1.5'", "'2020-02-29'", "'2020-02-30'", "'t'", "'a%'", "'a\\'", "'NaN'", "'shaped'", "'(%s)'", "'now'", "'a''b'"),
+    "day": ("'2020-02-29'", "'2021-01-01'", "'2021-02-30'"),
+    "keys": ("'{1,2}'", "'{}'", "'{3,4,5}'", "'{{1}}'", "'{NULL}'", "'x'"),
+    "span": ("'1 day'", "'2 hours'", "'-3 months'", "'x'"),
+    "field": ("'day'", "'year'", "'epoch'", "'x'"),
+    "json": ("""'{"a": 1}'""", "'[1, 2]'", "'x'"),
+    "moment": ("'today'", "'2020-02-29'", "'tomorrow'", "'infinity'"),
+    "zone": ("'UTC'", "'Europe/Berlin'", "'x'"),
+}  # fmt: skip
+ROWS = """INSERT INTO shaped (k, small, big, t, c, v, n, d, b, f, s) VALUES
+    (1, 1, 2147483648, 'ab', 'a', '5', 1.50, '2020-02-29', true, 0.5, 3),
+    (2, -1, 5, 'it''s', 'abc', '', 99.99, '2021-01-01', false, 'NaN', 0),
+    (3, 7, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), (5, 5, 5, 'a%', '5', '5', 5, '1999-12-31', true, 5, 5)"""
+
+
+def queries(seed: int, forms: int, of_each: int) -> list[str]:
+    """Return texts of so many forms in turn."""
+    chosen = random.Random(seed)
+    hole = re.compile("<([a-z]+)>")
+
+    def form() -> str:
+        pairs = 2 * [EXPRESSIONS] + 2 * [CONDITIONS]
+        text = chosen.choice(QUERIES).format(*map(chosen.choice, pairs))
+        return hole.sub(classed, text)
+
+    def classed(found: re.Match[str]) -> str:
+        return f"<{chosen.choice(CLASSES.get(found[1], (found[1],)))}>"
+
+    found = [form() for _ in range(forms)]
+    return [
+        hole.sub(lambda found: chosen.choice(FILLS[found[1]]), each)
+        for _ in range(of_each)
+        for each in found
+    ]
+
+
+async def answer(env: TestEnvironment, name: str, text: str) -> list[str]:
+    """Return what a client gets: names and types of columns, rows, tags, errors with positions."""
+    session, lines = await env.session(name), list[str]()
+    try:
+        async for execution in session.simple(text):
+            if isinstance(execution, Rows):
+                pairs = zip(execution.desc.names, execution.desc.columns, strict=True)
+                lines.append(", ".join(f"{name} {column.type}" for name, column in pairs))
+            lines += await told(execution)
+    except DatabaseError as error:
+        await session.fail(error)
+        said = error.sqlstate, error.message, error.detail, error.hint, error.position
+        lines.append(" ".join(map(str, said)))
+    return [*lines, session.transaction_status]
+
+
+async def answers(env: TestEnvironment, name: str, texts: Sequence[str]) -> list[list[str]]:
     await env.query(name, "DROP TABLE IF EXISTS shaped")
-    await env.query(name, TABLE)
-    answers = []
+    await env.ran(name, TABLE, ROWS)
+    found = []
     for number, text in enumerate(texts):
         if number % 10 == 0:
             await env.query(name, "COMMIT" if number % 20 else "BEGIN")
-        answers.append(await env.query(name, text, alone=False))
+        found.append(await answer(env, name, text))
+        if found[-1][-1] == "E":
+            await env.query(name, "ROLLBACK")
     await env.query(name, "COMMIT")
-    return [*answers, await env.query(name, "SELECT * FROM shaped ORDER BY k")]
+    return [*found, await answer(env, name, "SELECT * FROM shaped ORDER BY k")]
 
 
+@pytest.mark.parametrize("seed", range(examples(3)))
 async def test_shapes_stand_for_their_texts(
-    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    texts = statements(1, 500)
-    stood: list[bool] = []
-    stands = Shapes.stands
-
-    def noted(self: Shapes, *args: Any) -> bool:
-        stood.append(stands(self, *args))
-        return stood[-1]
-
-    monkeypatch.setattr(Shapes, "stands", noted)
-    with_shapes = await told(env, "with", texts)
-    assert sum(stood) > 80
-    monkeypatch.setattr(Shapes, "stands", lambda self, shape: False)
-    monkeypatch.setattr(Shapes, "is_due", lambda self, shape: False)
-    planned = await told(env, "without", texts)
+    texts = [*statements(seed, 250), *queries(seed, 50, 6)]
+    random.Random(seed).shuffle(texts)
+    shapes = env.environment.shapes
+    before = shapes.hits["shape"]
+    with_shapes = await answers(env, "with", texts)
+    assert shapes.hits["shape"] - before > 100
+    monkeypatch.setattr("foreshore.adapter.session.shaped_texts.shape_of", lambda text: None)
+    planned = await answers(env, "without", texts)
     for text, ours, theirs in zip((*texts, "rows"), with_shapes, planned, strict=True):
         assert ours == theirs, text
 
@@ -149,14 +260,14 @@ async def test_what_others_do_while_a_shape_is_planned_counts(
     await env.ran("a", "CREATE TABLE hidden (k int PRIMARY KEY)", "INSERT INTO hidden VALUES (1)")
     await env.ran("a", "CREATE ROLE shy", "GRANT SELECT ON hidden TO shy")
     await env.ran("b", "SET ROLE shy")
-    learn = SessionPlanner.learn_shape
+    learn = ShapedTexts.learn
 
-    async def slowly(self: SessionPlanner, *args: Any) -> None:
+    async def slowly(self: ShapedTexts, *args: Any) -> None:
         await learn(self, *args)
         monkeypatch.undo()
         await env.query("a", "ALTER TABLE hidden ENABLE ROW LEVEL SECURITY", alone=False)
 
-    monkeypatch.setattr(SessionPlanner, "learn_shape", slowly)
+    monkeypatch.setattr(ShapedTexts, "learn", slowly)
     assert await env.query("b", "SELECT k FROM hidden WHERE k = 1") == "SELECT 0"
 
 
@@ -182,7 +293,7 @@ def test_texts_of_one_shape_are_planned_once(
     assert planned == [
         "INSERT INTO once VALUES (0, 0)",
         "INSERT INTO once VALUES (1, 10)",
-        "INSERT INTO once VALUES ($1, $2)",
+        "INSERT INTO once VALUES (1, 10)",  # with parameters for its literals
     ]
     for k in range(5):
         assert ask(f"UPDATE once SET v = v - {k} WHERE k = {k}") == "UPDATE 1"
@@ -226,3 +337,46 @@ async def test_number_out_of_range_fails_a_change_of_no_row(
             answer = await own_env.query("a", text.format(number, wrong))
             assert answer.startswith("ERROR 22003"), (text, number)
         assert await own_env.query("a", insert.format(number + 100, fitting)) == "INSERT 0 1"
+
+
+async def test_hits_and_misses_are_counted_with_their_reasons(own_env: TestEnvironment) -> None:
+    async def counted() -> dict[str, int]:
+        answer = await own_env.query("b", "SELECT reason, count FROM mz_internal.mz_plan_lookups")
+        lines = (line.rpartition("|") for line in answer.splitlines() if "|" in line)
+        return {reason: int(count) for reason, _, count in lines}
+
+    async def rise(*texts: str) -> dict[str, int]:
+        before = await counted()
+        await own_env.ran("a", *texts)
+        after = await counted()
+        after["text"] -= 1  # of the question itself
+        return {each: n - before.get(each, 0) for each, n in after.items() if n != before.get(each)}
+
+    await own_env.ran("a", "CREATE TABLE counted (k int PRIMARY KEY, t text, d date)")
+    await own_env.ran("b", *2 * ["SELECT reason, count FROM mz_internal.mz_plan_lookups"])
+    by_key = "SELECT t FROM counted WHERE k = {}"
+    assert await rise(*(by_key.format(k) for k in range(5))) == {"new shape": 2, "shape": 3}
+    assert await rise("SELECT count(*) FROM counted") == {"new text without literals": 1}
+    assert await rise("SELECT count(*) FROM counted") == {"text": 1}
+    assert await rise("SELECT E'a'") == {"text has no shape": 1}
+    by_place = "SELECT k, t FROM counted ORDER BY {}"
+    assert await rise(*map(by_place.format, (1, 1, 2))) == {"text": 1, "new shape": 2}
+    grouped = "SELECT k + {0} FROM counted GROUP BY k + {0} HAVING count(*) > {1}"
+    texts = [grouped.format(1, n) for n in range(4, 8)]  # equal literals need another look
+    assert await rise(*texts) == {"new shape": 3, "shape": 1}
+    assert await rise(*(grouped.format(2, n) for n in range(3, 6))) == {
+        "new value of a literal that decides the plan": 2,
+        "shape": 1,
+    }
+    by_day = "SELECT k FROM counted WHERE k = 1 AND d = '{}'"
+    days = ("2020-01-01", "2020-01-02", "today", "2020-01-03")
+    assert await rise(*map(by_day.format, days)) == {
+        "new shape": 2,
+        "literal is no value of the plan's type": 1,
+        "shape": 1,
+    }
+    await own_env.ran("a", "ALTER TABLE counted ALTER COLUMN t TYPE varchar(5)")
+    assert await rise(by_key.format(6), by_key.format(7)) == {
+        "catalog or settings changed": 1,
+        "shape": 1,
+    }

@@ -1,0 +1,251 @@
+"""Texts of the simple protocol, which are planned by their shapes.
+
+A new text of a known shape (`sql/parse/shapes.py`) takes the plan of the shape, with its literals
+as arguments. When a shape comes again, it is planned with parameters in the places of the literals;
+the plan is kept if it is the text's own with the text's values (`sql/shape_plans.py`), and reads
+rows the same way. Otherwise each literal is tried alone: those that decide what the text means are
+kept in the name of the plan, so it is good for texts that have the same there.
+
+What else a plan rests on is its key: the catalog, settings, search path and rights.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from foreshore.adapter.plans.prepared import Prepared
+from foreshore.errors import AdminShutdown, DatabaseError, QueryCanceled
+from foreshore.expr.evaluate import folding_little
+from foreshore.sql.bind.literals import LiteralDecides, LiteralParameters
+from foreshore.sql.parse.parse import Statement as Syntax
+from foreshore.sql.parse.shapes import Shape, Taken, places_of, shape_of, with_parameters
+from foreshore.sql.plan import Delete, Insert, Select, Update
+from foreshore.sql.shape_plans import is_plan_of
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+MOST_SHAPES = 1024
+OFTEN = 2  # a shape is planned when a text of it comes again
+MOST_TRIED = 16  # literals of a text that are tried one by one
+MOST_EQUAL = 3  # texts of a shape, some of whose literals are equal, that are tried
+
+# Why a text was planned.
+NEW_TEXT = "new text without literals"
+NO_SHAPE = "text has no shape"
+NEW_SHAPE = "new shape"
+NEW_CONSTANT = "new value of a literal that decides the plan"
+OTHER_VALUE = "literal is no value of the plan's type"
+CHANGED = "catalog or settings changed"
+TRANSACTION = "transaction has changed data or the catalog"
+DECIDES = "literals decide the plan"
+
+
+class Seen(Struct):
+    """What is known of a shape, or of the name of a plan."""
+
+    times: int = 0
+    fixed: frozenset[int] | None = None  # the literals that are in the name; None: not known yet
+    refused: bool = False  # whether no plan stands for its texts
+
+
+class Shapes:
+    """The shapes last seen, and how often texts were found known, or planned and why."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[str, Seen] = OrderedDict()
+        self.hits = {"text": 0, "shape": 0}
+        self.misses: Counter[str] = Counter()
+
+    def known(self, name: str) -> Seen | None:
+        """Return what is known of a shape."""
+        return self._seen.get(name)
+
+    def see(self, name: str) -> Seen:
+        """Note that a text was planned."""
+        seen = self._seen.setdefault(name, Seen())
+        seen.times += 1
+        self._seen.move_to_end(name)
+        if len(self._seen) > MOST_SHAPES:
+            self._seen.popitem(last=False)
+        return seen
+
+
+class OfText(list[Datum]):
+    """The arguments of a plan of a shape, and the text that they are of."""
+
+    def __init__(self, values: Sequence[Datum], text: str) -> None:
+        super().__init__(values)
+        self.text = text
+
+
+def name_of(shape: Shape, fixed: frozenset[int]) -> str:
+    """Return the name of the plan of texts with the same literals in some places."""
+    if not fixed:
+        return shape.key
+    return "\0".join((shape.key, *(repr(shape.values[each]) for each in sorted(fixed))))
+
+
+class ShapedTexts:
+    """The texts of one session."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+
+    def find(self, text: str) -> tuple[Prepared, Sequence[Datum]] | None:
+        """Return the statement and arguments of a text whose plan, or its shape's, is known."""
+        session = self._session
+        shapes, planner = session.environment.shapes, session.planner
+        shape = shape_of(text) if session.dialect == "postgres" else None
+        seen = None if shape is None else shapes.known(shape.key)
+        if shape is not None and seen is not None and seen.fixed is not None:
+            known = planner.known(name_of(shape, seen.fixed))
+            if known is not None and known.readings is not None:
+                args = known.readings.arguments(shape.values, session.time_zone)
+                if args is not None:
+                    shapes.hits["shape"] += 1
+                    return known, OfText(args, text)
+        known = planner.known(text)
+        if known is None or known.syntax is None or known.parameters:
+            return None
+        shapes.hits["text"] += 1
+        return known, ()
+
+    async def learn(self, text: str, prepared: Prepared) -> None:
+        """Plan the shape of a text that had to be planned, if such texts have come before."""
+        assert prepared.syntax is not None
+        if isinstance(prepared.plan, Select | Insert | Update | Delete):
+            why = await self._learn(text, prepared.syntax, prepared)
+            self._session.environment.shapes.misses[why] += 1
+
+    async def _learn(self, text: str, syntax: Syntax, prepared: Prepared) -> str:
+        """Return why the text had to be planned."""
+        session, shapes = self._session, self._session.environment.shapes
+        transaction = session.transactions.running
+        shape = shape_of(text) if session.dialect == "postgres" else None
+        if shape is None or not shape.values:
+            return NO_SHAPE if shape is None else NEW_TEXT
+        seen = shapes.see(shape.key)
+        if seen.refused:
+            return DECIDES
+        if transaction is not None and transaction.catalog is not None:
+            return TRANSACTION
+        if not prepared.tables_only and (prepared.basis is None or prepared.basis.own is not None):
+            return TRANSACTION
+        why, times = (CHANGED if seen.fixed is not None else NEW_SHAPE), seen.times
+        if seen.fixed is not None:
+            name = name_of(shape, seen.fixed)
+            if session.planner.known(name) is not None:
+                return OTHER_VALUE
+            if seen.fixed:
+                why, times = NEW_CONSTANT, shapes.see(name).times
+        if why == CHANGED or times >= OFTEN:
+            try:
+                await self._plan_shape(shape, seen, syntax, prepared)
+            except RecursionError:
+                seen.refused = True
+        return why
+
+    async def _plan_shape(
+        self, shape: Shape, seen: Seen, syntax: Syntax, prepared: Prepared
+    ) -> None:
+        """Plan a shape of a text, and keep the plan if it stands for such texts."""
+        places, fixed = places_of(syntax, shape), seen.fixed or frozenset()
+        chosen = [each for each in dict.fromkeys(places.values()) if each.literal not in fixed]
+        made = await self._standing(shape, syntax, prepared, places, chosen)
+        if made is None:
+            values = [shape.values[each.literal] for each in chosen]
+            if len(set(values)) < len(values) and seen.times < MOST_EQUAL:
+                return  # the optimizer may have made one of equal literals
+            few_rows = prepared.row_read is not None
+            tried = await self._session.run_aside(
+                False, self._separately, shape, syntax, places, chosen, few_rows
+            )
+            if len(tried) < len(chosen):
+                chosen = tried
+                made = await self._standing(shape, syntax, prepared, places, chosen)
+        if made is None:
+            seen.refused = True
+            return
+        seen.fixed = frozenset(range(len(shape.values))) - {each.literal for each in chosen}
+        self._session.planner.remember(made, name_of(shape, seen.fixed))
+
+    async def _standing(
+        self,
+        shape: Shape,
+        syntax: Syntax,
+        prepared: Prepared,
+        places: dict[int, Taken],
+        chosen: Sequence[Taken],
+    ) -> Prepared | None:
+        """Return the statement with parameters for the chosen literals, if it is the text's."""
+        if not chosen:
+            return None
+        session = self._session
+        own = _with_parameters(syntax, places, chosen)
+        made = Prepared("", own, literals=(tuple(chosen), shape.values))
+        try:
+            await session.planner.ready(made)
+        except (QueryCanceled, AdminShutdown):
+            raise
+        except (LiteralDecides, DatabaseError):
+            return None
+        if made.readings is None or _way(made) != _way(prepared):
+            return None
+        args = made.readings.arguments(shape.values, session.time_zone)
+        if args is None or made.plan is None or prepared.plan is None:
+            return None
+        few_rows = made.row_read is not None
+        small = session.environment.planning_cost.is_small(syntax.text, session.planner.state)
+        is_same = await session.run_aside(
+            small, is_plan_of, made.plan, args, prepared.plan, few_rows=few_rows
+        )
+        return made if is_same else None
+
+    @folding_little()
+    def _separately(
+        self,
+        shape: Shape,
+        syntax: Syntax,
+        places: dict[int, Taken],
+        chosen: Sequence[Taken],
+        few_rows: bool,
+    ) -> list[Taken]:
+        """Return the literals in each of whose places alone a parameter may stand."""
+        if len(chosen) > MOST_TRIED:
+            return []
+        planner, zone = self._session.planner, self._session.time_zone
+        text, found = planner.plan_alone(syntax), []
+        for each in chosen:
+            types = LiteralParameters((each,), shape.values)
+            try:
+                plan = planner.plan_alone(_with_parameters(syntax, places, (each,)), types)
+                args = types.readings.arguments(shape.values, zone)
+                if args is not None and is_plan_of(plan, args, text, few_rows=few_rows):
+                    found.append(each)
+            except (LiteralDecides, DatabaseError):
+                pass
+        return found
+
+
+def _with_parameters(syntax: Syntax, places: dict[int, Taken], chosen: Sequence[Taken]) -> Syntax:
+    """Return a statement whose positions mean nothing to clients: they are another text's."""
+    tree = with_parameters(syntax.ast, places, chosen)
+    return replace(syntax, ast=tree, translated=True)
+
+
+def _way(prepared: Prepared) -> object:
+    """Return what decides how fast a plan is."""
+    peek, read = prepared.peek, prepared.row_read
+    few = None if read is None else (read.is_by_keys, read.reads_keys_only, len(read.sources))
+    made = (prepared.template, prepared.locked_read, prepared.upsert)
+    compiled = (*(each is None for each in made), prepared.tables_only, few)
+    if peek is None:
+        return compiled
+    otherwise = type(getattr(peek.path, "otherwise", None))
+    index = None if peek.index is None else (peek.index.index, peek.index.keys is None)
+    return compiled, type(peek.path), otherwise, index, peek.reads_nothing, peek.sources
