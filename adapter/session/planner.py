@@ -532,9 +532,8 @@ class SessionPlanner:
         prepared = await self.plan_syntax(syntax)
         if number == 0 or (is_kept and len(text) <= LONGEST_SCRIPT):
             self.remember(prepared, text, (), number)
-        if number == 0:
-            await self._session.texts.learn(text, prepared)
-            await self.ready(prepared)  # others may have run meanwhile
+        await self._session.texts.learn(prepared, is_only=number == 0)
+        await self.ready(prepared)  # others may have run meanwhile
         return prepared
 
     def known(

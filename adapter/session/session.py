@@ -85,7 +85,8 @@ from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
 from foreshore.scratch_share import ScratchShare
 from foreshore.session_variables import Variables
-from foreshore.sql.parse.script import Script
+from foreshore.sql.parse.parse import Statement as Syntax
+from foreshore.sql.parse.script import Script, Unread
 from foreshore.sql.plan import CopyFrom, Execute, Fetch, Select
 from foreshore.statement_history import Who
 from foreshore.types import Datum, SqlType
@@ -346,8 +347,10 @@ class Session:
             owner = planning_owner(self.coordinator.locks, self.transactions.running, self.roles)
             return await interruptible.run(owner, work, *args, **kwargs)
 
-    async def script(self, sql: str) -> Script:
+    async def script(self, sql: str, *, by_shapes: bool = False) -> Script:
         """Return the statements of a text, to be run one after the other.
+
+        If it is read `by_shapes`, those whose syntax is known are not parsed.
 
         A failed transaction accepts none that PostgreSQL has, whether it is supported or not.
         """
@@ -356,9 +359,10 @@ class Session:
             return Script.of(known)
         try:
             with tracing.phase("parse"):
-                script = await self.run_aside(is_short(sql), Script, self.dialect, sql)
-            if is_plain and script.count == len(script.parsed):
-                plans.put_script(sql, tuple(script.parsed))
+                is_known = self.environment.shapes.is_known if by_shapes else None
+                script = await self.run_aside(is_short(sql), Script, self.dialect, sql, is_known)
+            if is_plain and script.count == len(parsed := script.parsed):
+                plans.put_script(sql, parsed)
             return script
         except FeatureNotSupported:
             self.transactions.check_may_parse(sql)
@@ -671,10 +675,11 @@ class Session:
         known: Prepared | None = None
         if not self.transactions.failed and (found := self.texts.find(sql)) is not None:
             known, args = found
-            script, syntax, count = None, known.syntax, 1
+            assert known.syntax is not None
+            script, text, count = None, known.syntax.text, 1
         else:
-            script = await self.script(sql)
-            syntax, count = None, script.count
+            script = await self.script(sql, by_shapes=True)
+            text, count = sql, script.count
         if not count:
             yield EmptyQuery()
         single = count == 1
@@ -683,16 +688,18 @@ class Session:
             if number > 1:
                 self._begin_statement(sql, continues=True)
             if script is not None:
-                if not script.parsed:
+                if not script.waiting:
                     await self.run_aside(False, script.go_on)
-                syntax = script.parsed.popleft()
-            assert syntax is not None
-            self.transactions.check_may_parse(syntax.text)
+                statement = script.waiting.popleft()
+                text = script.text_of(statement)
+            self.transactions.check_may_parse(text)
             if not self.transactions.failed:
                 self.transactions.begin()
             prepared = known
-            if prepared is None:
-                prepared = await self.planner.prepared_of(sql, syntax, 0 if single else number)
+            if script is not None:
+                place = 0 if single else number
+                prepared, args = await self._planned(script, statement, sql, place)
+            assert prepared is not None
             outcome = await self.attempt(self._run_once, prepared, args, alone=single)
             if number == count and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()
@@ -709,3 +716,16 @@ class Session:
             self.activity.end()
         if self.transactions.is_implicit:
             await self.transactions.commit()
+
+    async def _planned(
+        self, script: Script, statement: Syntax | Unread, sql: str, number: int
+    ) -> tuple[Prepared, Sequence[Datum]]:
+        """Return a statement of a script, and its arguments if it is planned by its shape."""
+        if isinstance(statement, Unread):
+            text = script.text_of(statement)
+            if not self.transactions.failed:
+                found = self.texts.find_shape(statement.shape, text)
+                if found is not None:
+                    return found
+            statement = await self.run_aside(is_short(text), script.read, statement)
+        return await self.planner.prepared_of(sql, statement, number), ()

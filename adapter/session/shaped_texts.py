@@ -21,7 +21,14 @@ from foreshore.errors import AdminShutdown, DatabaseError, QueryCanceled
 from foreshore.expr.evaluate import folding_little
 from foreshore.sql.bind.literals import LiteralDecides, LiteralParameters
 from foreshore.sql.parse.parse import Statement as Syntax
-from foreshore.sql.parse.shapes import Shape, Taken, places_of, shape_of, with_parameters
+from foreshore.sql.parse.shapes import (
+    Shape,
+    Taken,
+    only_statement,
+    places_of,
+    shape_of,
+    with_parameters,
+)
 from foreshore.sql.plan import Delete, Insert, Select, Update
 from foreshore.sql.shape_plans import is_plan_of
 from foreshore.types import Datum
@@ -65,6 +72,10 @@ class Shapes:
         """Return what is known of a shape."""
         return self._seen.get(name)
 
+    def is_known(self, key: str) -> bool:
+        """Whether texts of a shape are known to be statements."""
+        return key in self._seen
+
     def see(self, name: str) -> Seen:
         """Note that a text was planned."""
         seen = self._seen.setdefault(name, Seen())
@@ -99,34 +110,56 @@ class ShapedTexts:
     def find(self, text: str) -> tuple[Prepared, Sequence[Datum]] | None:
         """Return the statement and arguments of a text whose plan, or its shape's, is known."""
         session = self._session
-        shapes, planner = session.environment.shapes, session.planner
-        shape = shape_of(text) if session.dialect == "postgres" else None
-        seen = None if shape is None else shapes.known(shape.key)
-        if shape is not None and seen is not None and seen.fixed is not None:
-            known = planner.known(name_of(shape, seen.fixed))
-            if known is not None and known.readings is not None:
-                args = known.readings.arguments(shape.values, session.time_zone)
-                if args is not None:
-                    shapes.hits["shape"] += 1
-                    return known, OfText(args, text)
-        known = planner.known(text)
+        shape = None
+        if session.dialect == "postgres":
+            shape = shape_of(text, *only_statement(text))
+        if shape is not None and (found := self.find_shape(shape, text)) is not None:
+            return found
+        known = session.planner.known(text)
         if known is None or known.syntax is None or known.parameters:
             return None
-        shapes.hits["text"] += 1
+        session.environment.shapes.hits["text"] += 1
         return known, ()
 
-    async def learn(self, text: str, prepared: Prepared) -> None:
-        """Plan the shape of a text that had to be planned, if such texts have come before."""
-        assert prepared.syntax is not None
-        if isinstance(prepared.plan, Select | Insert | Update | Delete):
-            why = await self._learn(text, prepared.syntax, prepared)
-            self._session.environment.shapes.misses[why] += 1
+    def find_shape(self, shape: Shape, text: str) -> tuple[Prepared, Sequence[Datum]] | None:
+        """Return the statement and arguments of a text with this shape if its plan is known."""
+        session = self._session
+        shapes = session.environment.shapes
+        seen = shapes.known(shape.key)
+        if seen is None or seen.fixed is None:
+            return None
+        known = session.planner.known(name_of(shape, seen.fixed))
+        if known is None or known.readings is None:
+            return None
+        args = known.readings.arguments(shape.values, session.time_zone)
+        if args is None:
+            return None
+        shapes.hits["shape"] += 1
+        return known, OfText(args, text)
 
-    async def _learn(self, text: str, syntax: Syntax, prepared: Prepared) -> str:
+    async def learn(self, prepared: Prepared, *, is_only: bool) -> None:
+        """Plan the shape of a text that had to be planned, if such texts have come before.
+
+        It is the only statement of its text, or one of several.
+        """
+        syntax = prepared.syntax
+        assert syntax is not None
+        if not isinstance(prepared.plan, Select | Insert | Update | Delete):
+            return
+        shape = None
+        if self._session.dialect == "postgres":
+            if is_only:
+                start, end = only_statement(syntax.whole)
+            else:
+                start, end = syntax.position, syntax.position + len(syntax.text)
+            shape = shape_of(syntax.whole, start, end)
+        why = await self._learn(shape, syntax, prepared)
+        self._session.environment.shapes.misses[why] += 1
+
+    async def _learn(self, shape: Shape | None, syntax: Syntax, prepared: Prepared) -> str:
         """Return why the text had to be planned."""
         session, shapes = self._session, self._session.environment.shapes
         transaction = session.transactions.running
-        shape = shape_of(text) if session.dialect == "postgres" else None
         if shape is None or not shape.values:
             return NO_SHAPE if shape is None else NEW_TEXT
         seen = shapes.see(shape.key)

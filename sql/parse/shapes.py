@@ -64,7 +64,8 @@ def shape_of(text: str, start: int = 0, end: int | None = None) -> Shape | None:
     values: list[Value] = []
     starts: list[int] = []
     done = start
-    pattern = _COMMENTED if "--" in text or "/*" in text else _LITERAL
+    has_comments = text.find("--", start, end) >= 0 or text.find("/*", start, end) >= 0
+    pattern = _COMMENTED if has_comments else _LITERAL
     for found in pattern.finditer(text, start, end):
         literal, at = found[0], found.start()
         first = literal[0]
@@ -110,6 +111,14 @@ def shape_of(text: str, start: int = 0, end: int | None = None) -> Shape | None:
     parts.append(text[done:end])
     key = "".join(parts)
     return Shape(key, values, starts) if len(key) <= LONGEST_KEY else None
+
+
+def only_statement(text: str) -> tuple[int, int]:
+    """Return the range of a text of one statement, without blanks and a semicolon around it."""
+    end = len(text.rstrip())
+    if end and text[end - 1] == ";":
+        end = len(text[: end - 1].rstrip())
+    return len(text) - len(text.lstrip()), end
 
 
 class Taken(NamedTuple):

@@ -11,7 +11,7 @@ from foreshore.sql.parse import pieces as pieces_of_texts
 from foreshore.sql.parse import script as scripts
 from foreshore.sql.parse.parse import Statement, parse
 from foreshore.sql.parse.pieces import pieces
-from foreshore.sql.parse.script import Script
+from foreshore.sql.parse.script import Script, Unread
 
 TEXTS = [
     "select 1;select 2;select 3",
@@ -54,7 +54,8 @@ def taken(script: Script) -> list[Statement]:
     found = []
     for _ in range(script.count):
         script.go_on()
-        found.append(script.parsed.popleft())
+        each = script.waiting.popleft()
+        found.append(script.read(each) if isinstance(each, Unread) else each)
     return found
 
 
@@ -73,7 +74,11 @@ def test_statements_are_those_of_the_whole_text(text: str, monkeypatch: pytest.M
     ranges = list(pieces(text))
     assert len(ranges) > 1
     assert "".join(text[start:end] for start, end in ranges) == text
-    for found in (parse(text), taken(Script("postgres", text))):
+    of_shapes = [
+        taken(Script("postgres", text, lambda key: True)),
+        taken(Script("postgres", text, lambda key: False)),
+    ]
+    for found in (parse(text), taken(Script("postgres", text)), *of_shapes):
         assert shown(found) == shown(whole)
 
 
@@ -82,6 +87,9 @@ def test_errors_are_those_of_the_whole_text(text: str, monkeypatch: pytest.Monke
     whole = error_of(text)
     monkeypatch.setattr(pieces_of_texts, "PIECE", 1)
     assert error_of(text) == whole
+    with pytest.raises(DatabaseError) as caught:
+        Script("postgres", text, lambda key: False)
+    assert (str(caught.value), caught.value.position) == whole
     with pytest.raises(DatabaseError):  # before the first statement is given
         Script("postgres", text)
 
@@ -111,6 +119,8 @@ def test_random_text_is_parsed_as_its_pieces_are(text: str) -> None:
         ranges = list(pieces(text))
         assert "".join(text[start:end] for start, end in ranges) == text
         assert outcome(text) == whole
+        if whole is not None:
+            assert shown(taken(Script("postgres", text, lambda key: True))) == whole
 
 
 def test_script_keeps_few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +128,7 @@ def test_script_keeps_few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts, "KEPT", 15)
     script = Script("postgres", "select 1;" * 200)
     assert script.count == 200
-    assert len(script.parsed) == 20
+    assert len(script.waiting) == 20
     assert [each.position for each in taken(script)] == [9 * i for i in range(200)]
 
 

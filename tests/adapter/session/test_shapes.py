@@ -11,6 +11,7 @@ import pytest
 from foreshore.adapter.client import Rows
 from foreshore.adapter.session.shaped_texts import ShapedTexts
 from foreshore.errors import DatabaseError
+from foreshore.sql.parse.script import Script, Unread
 from foreshore.sql.planner import plan_statement
 from tests.adapter.harness import TestEnvironment, told
 from tests.effort import examples
@@ -232,9 +233,41 @@ async def test_shapes_stand_for_their_texts(
     before = shapes.hits["shape"]
     with_shapes = await answers(env, "with", texts)
     assert shapes.hits["shape"] - before > 100
-    monkeypatch.setattr("foreshore.adapter.session.shaped_texts.shape_of", lambda text: None)
+    monkeypatch.setattr("foreshore.adapter.session.shaped_texts.shape_of", lambda *args: None)
     planned = await answers(env, "without", texts)
     for text, ours, theirs in zip((*texts, "rows"), with_shapes, planned, strict=True):
+        assert ours == theirs, text
+
+
+async def test_statements_of_known_shapes_in_a_text_of_several_are_not_parsed(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = random.Random(7)
+    texts = [
+        *queries(7, 12, 8),
+        *statements(7, 60),
+        "SELECT 1; ",
+        " SELECT 'a;b'",
+        "BEGIN",
+        "COMMIT",
+    ]
+    texts += ["SELECT 1 +", "SELECT 2 + /* ; */ 3", "SELECT E';'", "", "TABLE shaped ORDER BY k"]
+    scripts = [chosen.choice((";", " ;\n")).join(chosen.choices(texts, k=6)) for _ in range(60)]
+    scripts.append("; ".join(f"SELECT {n}, 'x{n}'" for n in range(1500)))
+    read: list[Unread] = []
+    parse = Script.read
+
+    def noted(self: Script, each: Unread) -> Any:
+        read.append(each)
+        return parse(self, each)
+
+    monkeypatch.setattr(Script, "read", noted)
+    with_shapes = await answers(env, "with", scripts)
+    assert len(read) < 200  # of all statements
+    monkeypatch.setattr("foreshore.sql.parse.script.shape_of", lambda *args: None)
+    monkeypatch.setattr("foreshore.adapter.session.shaped_texts.shape_of", lambda *args: None)
+    planned = await answers(env, "without", scripts)
+    for text, ours, theirs in zip((*scripts, "rows"), with_shapes, planned, strict=True):
         assert ours == theirs, text
 
 
@@ -262,8 +295,8 @@ async def test_what_others_do_while_a_shape_is_planned_counts(
     await env.ran("b", "SET ROLE shy")
     learn = ShapedTexts.learn
 
-    async def slowly(self: ShapedTexts, *args: Any) -> None:
-        await learn(self, *args)
+    async def slowly(self: ShapedTexts, *args: Any, **more: Any) -> None:
+        await learn(self, *args, **more)
         monkeypatch.undo()
         await env.query("a", "ALTER TABLE hidden ENABLE ROW LEVEL SECURITY", alone=False)
 
