@@ -610,7 +610,7 @@ class Session:
         self._begin_statement(prepared.syntax.text)
         is_new = self.transactions.running is None
         transaction = self.transactions.begin()
-        staged, reads = transaction.staged, transaction.reads
+        staged, reads, counted = transaction.staged, transaction.reads, len(transaction.counted)
         try:
             context = self.context(prepared)
             authorize(context)
@@ -630,10 +630,12 @@ class Session:
             done = BoundPortal("", prepared, many[len(ran.tags) - 1], done=True, desc=prepared.desc)
             self.portals.add(done)
         elif is_new:
-            await self.transactions.rollback()
+            await self.transactions.rollback(is_counted=False)
         else:
             transaction.staged = staged
             transaction.read_only(reads)
+            self.coordinator.activity.uncount(transaction.counted[counted:])
+            del transaction.counted[counted:]
         return ran
 
     def _rows(self, selected: Selected, max_rows: int) -> Execution:

@@ -171,3 +171,22 @@ async def test_updated_row_takes_no_key_that_is_given_up_later(
     said = await piped(session, sql, many, Counter(), by_one=False)
     assert [line for line in said if line.startswith("ERROR 23505")], said
     assert await own_env.query("a", "SELECT sum(a), sum(b) FROM t") == "1275|1275\nSELECT 1"
+
+
+@pytest.mark.parametrize("begin", ["SELECT 1", "BEGIN"])
+async def test_executions_that_run_again_one_by_one_are_counted_once(
+    own_env: TestEnvironment, begin: str
+) -> None:
+    await own_env.ran("a", "CREATE TABLE t (a int PRIMARY KEY, b int UNIQUE)")
+    await own_env.ran("a", "INSERT INTO t SELECT i, i FROM generate_series(1, 50) i", begin)
+    session = await own_env.session("a")
+    sql = "INSERT INTO t VALUES ($1, $2) ON CONFLICT (a) DO UPDATE SET b = excluded.b"
+    many = [(i, 100 + i) for i in range(1, 51)]  # other keys, so they run one by one
+    ran: Counter[str] = Counter()
+    rolled_back = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()"
+    before = await own_env.query("b", rolled_back)
+    await piped(session, sql, many, ran, by_one=False)
+    assert not ran
+    updated = "SELECT n_tup_ins, n_tup_upd FROM pg_stat_user_tables WHERE relname = 't'"
+    assert await own_env.query("b", updated) == "50|50\nSELECT 1"
+    assert await own_env.query("b", rolled_back) == before
