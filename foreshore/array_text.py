@@ -12,7 +12,6 @@ NOT_PLAIN = (
 )
 
 _DIMENSIONS = re.compile(r"\s*((?:\[\s*[+-]?[0-9]+\s*(?::\s*[+-]?[0-9]+\s*)?\]\s*)+)=\s*")
-_UNQUOTED_END = re.compile(r"[,{}\"\\]")
 _NEEDS_QUOTES = re.compile(r'[{},"\\\s]')
 
 

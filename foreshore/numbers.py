@@ -345,11 +345,6 @@ def factorial(n: int) -> Decimal:
     return Decimal(math.factorial(n))
 
 
-def key_text(value: Decimal) -> str:
-    """Return the text that equal numbers share: the datum with the least scale."""
-    return shown(trimmed(value))
-
-
 def with_scale(value: Decimal, scale: int) -> Decimal:
     """Return the number with another display scale, which loses no digit."""
     return rounded(value, scale) if value.is_finite() else value

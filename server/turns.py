@@ -12,8 +12,8 @@ the same share.
 What is handled in the callbacks that receive it has one more slice in a step, for all connections
 together; the rest waits for turns, too.
 
-    if turn.has_time():       in the callback
-    await turn.next()         otherwise, in its task
+    if turn.begin_in_callback():    in the callback
+    await turn.next()               otherwise, in its task
 
 Of what concerns many connections at once, such as notifications, all have one turn together.
 

@@ -180,6 +180,3 @@ class AdvisoryLocks(LockQueue[_Request]):
 
 def _conflict(wanted: Had, others: "Counter[Had] | tuple[Had, ...]") -> bool:
     return wanted.mode == "exclusive" or any(each.mode == "exclusive" for each in others)
-
-
-# --- calls ---------------------------------------------------------------------------------

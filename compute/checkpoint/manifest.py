@@ -15,7 +15,6 @@ from foreshore import errors
 from foreshore.compute.protocol import CheckpointStatus, DataflowDescription
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
-from foreshore.update import Timestamp
 
 FORMAT = 3
 NAME = "manifest.json"
@@ -174,8 +173,3 @@ def _plain(name: str) -> str:
     if name.isascii() and name.isalnum():
         return name
     return f"x-{hashlib.sha256(name.encode()).hexdigest()[:24]}"
-
-
-def usable_since(saved: SavedDataflow) -> Timestamp:
-    """Return the time from which on inputs have to be readable for a dataflow to go on."""
-    return saved.upper - 1

@@ -278,8 +278,3 @@ def _is_fixed(type: SqlType) -> bool:
 def usual_size(type: SqlType) -> int:
     """Return the bytes of a value of which nothing else is known."""
     return SMALL if _is_fixed(type) else USUAL
-
-
-def shape_of_rows(count: int, columns: Sequence[pa.Array | pa.ChunkedArray]) -> Shape:
-    """Return the shape of rows in memory."""
-    return Shape(count, tuple(max(SMALL, each.nbytes // max(count, 1)) for each in columns))

@@ -15,7 +15,6 @@ from foreshore.expr.traversal import operands_of, with_operands
 from foreshore.sql.optimize.nullability import may_be_null
 from foreshore.types import BOOL, TEXT
 
-NULL_TRUTH = Literal(None, BOOL)
 NEGATED = {
     "eq": "ne",
     "ne": "eq",

@@ -23,7 +23,6 @@ from sqlglot.generators.postgres import PostgresGenerator
 from foreshore.errors import DatabaseError, FeatureNotSupported, SyntaxError_
 from foreshore.sql.parse.parse import check_length, until_nul
 
-DIALECTS = ("postgres", "spark", "snowflake")
 # sqlglot's name. Databricks' casts fail, as Spark's do by default; its `spark` reads them as
 # those that return NULL.
 _NAMES = {"spark": "databricks", "snowflake": "snowflake"}

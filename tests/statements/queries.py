@@ -28,10 +28,6 @@ class Queries(Expressions):
 
     # --- conditions that find few rows ---------------------------------------------------
 
-    def key_values(self, table: Table, name: str) -> tuple[str, ...]:
-        """Return values of a column that rows have."""
-        return table.column(name).values
-
     def by_key(self, table: Table, alias: str) -> str:
         """Return a condition on the key of a table, or on a column of an index."""
         names = list(table.key) or [table.columns[0].name]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.statements.values import KEYS, OF_ROWS, VALUES, WIDE_KEYS, plain, wide_value
+from tests.statements.values import KEYS, OF_ROWS, VALUES, WIDE_KEYS, wide_value
 
 TYPES = tuple(VALUES)
 GROUPED = (
@@ -207,8 +207,3 @@ def _referring(
     """Return rows whose last values are keys of others, or NULL."""
     keys = {row[0] for row in others}
     return [[*row[:-1], row[-1] if row[-1] in keys else None] for row in rows]
-
-
-def columns_of_kind(columns: Sequence[Column], type: str) -> list[Column]:
-    """Return the columns whose type is that, whatever its length."""
-    return [each for each in columns if plain(each.type) == plain(type)]

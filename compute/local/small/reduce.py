@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from foreshore.compute.finish import places_in_order
 from foreshore.compute.local.small.join import Values
@@ -209,8 +208,3 @@ def _sum_float(arg: pa.Array, places: Ints, diffs: Ints, groups: _Groups) -> pa.
     ):
         entries[group].append((x, d))
     return pa.array([sum_float(each) if each else None for each in entries], pa.float64())
-
-
-def mask_of(column: pa.Array) -> Any:
-    """Return where a boolean column is TRUE."""
-    return pc.fill_null(column, False).to_numpy(zero_copy_only=False)

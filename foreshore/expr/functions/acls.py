@@ -25,7 +25,6 @@ _OTHER_RIGHTS = {
     "foreign-data wrapper": "U", "server": "U",
 }  # fmt: skip
 _NAMES = {letter: name for name, letter in LETTERS.items()} | {"s": "SET", "A": "ALTER SYSTEM"}
-_OPTION = " with grant option"
 
 
 def _default(kind: str, owner: str) -> tuple[str, ...]:

@@ -35,7 +35,6 @@ _RANK = {"implicit": 0, "assignment": 1, "explicit": 2}
 
 STRINGS = frozenset({"text", "varchar", "bpchar", "name", "char"})
 REGS = REG_NAMES
-_INTS = ("int2", "int4", "int8")
 
 _TABLE: dict[tuple[str, str], Context] = {}
 

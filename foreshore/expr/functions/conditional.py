@@ -21,8 +21,6 @@ from foreshore.expr.functions.function import (
     hidden,
 )
 
-NULL_BOOL = pa.scalar(None, pa.bool_())
-
 
 def template(text: str) -> Rendering:
     """Return a rendering that substitutes the arguments, the same on both engines."""
