@@ -304,8 +304,11 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
     return replace(read, shows_names=shows_names)
 
 
-def plan_over_rows(relation: Relation, query: Query | None = None) -> RowRead | None:
-    """Return a relation over rows that a statement has, compiled, as `query` finishes it."""
+def plan_over_rows(id: GlobalId, relation: Relation, query: Query | None = None) -> RowRead | None:
+    """Return a relation over rows that a statement has as `id`, compiled, as `query` finishes it.
+
+    None if it reads anything else.
+    """
     width = len(columns_of(relation))
     finishing = Finishing((), None, 0, tuple(range(width))) if query is None else query.finishing
     if query is not None and (query.row_outputs or _is_cut(query)):
@@ -313,7 +316,7 @@ def plan_over_rows(relation: Relation, query: Query | None = None) -> RowRead | 
     if is_heavy(relation) or cost_of_relation(relation, overhead=0)[1] > LIGHT:
         return None
     program = compile_rows(relation, finishing, is_cut=False)
-    if program is None:
+    if program is None or not {*program.collections} <= {id}:
         return None
     return RowRead.of((), (program, None, None), relation, finishing, takes_first=False)
 

@@ -68,7 +68,7 @@ def plan_update(conflict: OnConflict | None) -> RowRead | None:
     """Return the program of DO UPDATE over rows; None if there is none, or columns compute it."""
     if conflict is None or conflict.update is None or calls_in(conflict.update):
         return None
-    return plan_over_rows(over_written(conflict.update))
+    return plan_over_rows(WRITTEN, over_written(conflict.update))
 
 
 async def _stage_few(

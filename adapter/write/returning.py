@@ -10,7 +10,7 @@ from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, Selected, source_of_rows
 from foreshore.by_identity import ByIdentity
 from foreshore.compute.finish import expanded, finish
-from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
+from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear, is_linear
 from foreshore.compute.rows.program import MOST
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation
@@ -66,7 +66,8 @@ async def returned_of(
     bindings = context.bindings(context.coordinator.oracle.read_ts())
     relation = bind_relation(relation, bindings)
     if not can_evaluate_locally(relation):
-        what = "functions in Python" if calls_python(relation) else "subqueries"
+        what = "functions of much work" if is_linear(relation) else "subqueries"
+        what = "functions in Python" if calls_python(relation) else what
         raise FeatureNotSupported(f"{what} in RETURNING are not supported")
     found = evaluate_linear(relation, {WRITTEN: rows})
     if returning.row_outputs:
@@ -76,7 +77,7 @@ async def returned_of(
 
 
 def _compiled(returning: Query) -> RowRead | None:
-    return plan_over_rows(over_written(returning.relation), returning)
+    return plan_over_rows(WRITTEN, over_written(returning.relation), returning)
 
 
 # Returns a RETURNING list over rows as tuples; None if it cannot be computed so.

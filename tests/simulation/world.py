@@ -302,7 +302,7 @@ class World:
     async def take_over(self, before: Serving, *, faults: float) -> Serving:
         """Let another environment take over from the one that serves, under its clients.
 
-        As servers do (server/lease.py), the newcomer answers nobody before the other has noticed:
+        As servers do (server/server_lock.py), the newcomer answers nobody before the other has noticed:
         until then that one may answer, but an INSERT of a witness's fails.
         """
         witness = await SimulatedConnection.connect(before)
