@@ -35,7 +35,7 @@ def test_sessions_share_plans(
     def ask(name: str, sql: str) -> str:
         return runner.run(env.query(name, sql))
 
-    ask("a", "CREATE TABLE shared (i int, t timestamptz); INSERT INTO shared VALUES (1, NULL)")
+    ask("a", "CREATE TABLE shared (i int, t timestamptz); INSERT INTO shared (i) VALUES (1)")
     select = "SELECT i FROM shared"
     planned.clear()
     for name in ("a", "b", "b"):
@@ -158,7 +158,7 @@ def test_statements_about_keys_are_planned_once_in_blocks_too(
     def ask(name: str, sql: str) -> str:
         return last(runner.run(env.query(name, sql)))
 
-    ask("a", "CREATE TABLE sums (k int PRIMARY KEY, v int); INSERT INTO sums VALUES (1, 0)")
+    ask("a", "CREATE TABLE sums (k int PRIMARY KEY, v int); INSERT INTO sums (k, v) VALUES (1, 0)")
     block = (
         "BEGIN",
         "UPDATE sums SET v = v + 1 WHERE k = 1",
