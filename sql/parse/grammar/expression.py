@@ -476,6 +476,8 @@ class ExpressionParser(OperatorParser):
         if this is None:
             return None
         _link(this)
+        if self._curr and self._curr.token_type == TokenType.L_BRACE:
+            self.fail(self._curr)  # the caller takes braces for brackets, and asks until they go
         while self._curr and self._curr.token_type == TokenType.L_BRACKET:
             token = self._curr
             self._advance()
