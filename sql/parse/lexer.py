@@ -63,7 +63,7 @@ _PUNCTUATION = frozenset((",", "(", ")", "[", "]", ".", ";", ":", "::", ":=", "=
 _WORDS = re.compile(r"\S+")
 # How quoted text and comments start and end.
 QUOTED_TEXT = (
-    r"""--[^\n]*|/\*(?:[^*]++|\*(?!/))*+(?P<comment>\*/|\Z)|"(?:[^"]++|"")*+(?P<name>"|\Z)"""
+    r"""--[^\r\n]*|/\*(?:[^*]++|\*(?!/))*+(?P<comment>\*/|\Z)|"(?:[^"]++|"")*+(?P<name>"|\Z)"""
     r"""|[eE]'(?:[^'\\]++|\\.|'')*+(?P<escaped>'|\Z)|'(?:[^']++|'')*+(?P<string>'|\Z)"""
     r"""|\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?(?P<dollar>\$(?P=tag)\$|\Z)"""
 )

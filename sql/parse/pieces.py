@@ -12,7 +12,7 @@ from foreshore.sql.parse.lexer import QUOTED_TEXT
 
 PIECE = 16_384  # characters: some ten milliseconds of parsing
 
-_BLANK = r"(?:\s++|--[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
+_BLANK = r"(?:\s++|--[^\r\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
 # A semicolon before END may be in the body of a function. What is plain is read in bounded steps.
 _STEP = re.compile(
     rf"(?P<end>;)(?!{_BLANK}end\b)|(?P<comment_start>/\*)|(?P<quoted>{QUOTED_TEXT})"

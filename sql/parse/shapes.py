@@ -36,7 +36,7 @@ _PLAIN = (
 _LITERAL = re.compile(_PLAIN)
 # The same, and comments: one that has others within has no shape.
 _COMMENTED = re.compile(
-    rf"(?:--[^\n]*+|/\*(?:[^*/]++|\*(?!/)|/(?!\*))*+\*/)|/\*|{_PLAIN}", re.DOTALL
+    rf"(?:--[^\r\n]*+|/\*(?:[^*/]++|\*(?!/)|/(?!\*))*+\*/)|/\*|{_PLAIN}", re.DOTALL
 )
 # Before a quote: a string of another kind, such as E'' or U&''.
 _IN_WORDS = frozenset("_.$&")

@@ -413,3 +413,15 @@ async def test_hits_and_misses_are_counted_with_their_reasons(own_env: TestEnvir
         "catalog or settings changed": 1,
         "shape": 1,
     }
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+async def test_what_follows_a_line_with_a_comment_counts(
+    own_env: TestEnvironment, end: str
+) -> None:
+    for number in range(4):
+        assert await own_env.ran("a", f"SELECT {number} -- x{end} + 1") == f"{number + 1}\nSELECT 1"
+    for number in range(4):
+        assert await own_env.ran("b", f"SELECT {number} -- y") == f"{number}\nSELECT 1"
+        several = f"SELECT {number} -- x{end}; SELECT 2"
+        assert await own_env.ran("b", several) == f"{number}\nSELECT 1\n2\nSELECT 1"
