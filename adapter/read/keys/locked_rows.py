@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from foreshore.adapter.plans.locked_read import LockedRead
 from foreshore.adapter.plans.row_sources import IndexedTable, KeyedTable, find_rows
 from foreshore.adapter.read.keys.key_lookup import Located, lock_and_find, own_rows
+from foreshore.adapter.read.keys.key_lookup import locked_rows as locked_columns
 from foreshore.adapter.read.keys.read_rows import index_of, rows_under
 from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.statement.context import StatementContext
@@ -18,7 +19,8 @@ from foreshore.compute.keys.layout import MANY
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.compute.rows.program import MOST, TooMany
 from foreshore.ids import GlobalId
-from foreshore.table_rows import Row
+from foreshore.rows import counted
+from foreshore.table_rows import Row, TableRows, columns_of_rows
 from foreshore.update import Timestamp
 
 
@@ -55,6 +57,10 @@ async def rows_under_keys(
     if not is_whole and context.again and not transaction.block:
         return None
     indexes = coordinator.keys.of(source.id)
+    written = own_rows(context.transaction, index)
+    if isinstance(source, KeyedTable) and written is not None and written.newest is None:
+        # It has written many rows at once, which are columns.
+        return None if nowait or len(indexes) > 1 else await _rows_of_columns(context, source, keys)
     layout = index.layout
     if isinstance(source, IndexedTable):
         layout = layout.by(source.columns)
@@ -74,6 +80,16 @@ async def rows_under_keys(
         return wanted, joined(wanted, locks_of(source.id, indexes, found)), found
 
     return await lock_and_find(context, source.id, wanted, find, nowait=nowait, at_once=True)
+
+
+async def _rows_of_columns(
+    context: StatementContext, source: KeyedTable, keys: Sequence[Row]
+) -> list[Row] | None:
+    """Return the rows under keys, which are locked, where some of them are in columns."""
+    desc = source.planned.desc
+    columns = columns_of_rows(keys, [desc.columns[i] for i in source.constraint.columns])
+    found = await locked_columns(context, source.id, source.constraint, columns)
+    return None if found is None else [*TableRows.of_table(desc, counted(found)).tuples]
 
 
 def _rows_by(
