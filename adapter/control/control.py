@@ -40,8 +40,7 @@ async def commit(session: Conversation, context: StatementContext, plan: plans.C
         await session.transactions.rollback()
         tag = "ROLLBACK"
     else:
-        if not session.transactions.in_block:
-            _warn(session, "there is no transaction in progress")
+        _require_block(session, "COMMIT", chain=plan.chain)
         await session.transactions.commit()
         tag = "COMMIT"
     if plan.chain:
@@ -53,12 +52,20 @@ async def rollback(
     session: Conversation, context: StatementContext, plan: plans.Rollback
 ) -> Completed:
     """Run ROLLBACK."""
-    if not session.transactions.in_block:
-        _warn(session, "there is no transaction in progress")
+    _require_block(session, "ROLLBACK", chain=plan.chain)
     await session.transactions.rollback()
     if plan.chain:
         session.transactions.begin(block=True)
     return Completed("ROLLBACK")
+
+
+def _require_block(session: Conversation, verb: str, *, chain: bool) -> None:
+    """Warn outside of a block; raises NoActiveSqlTransaction if another is to follow it."""
+    if session.transactions.in_block:
+        return
+    if chain:
+        raise NoActiveSqlTransaction(f"{verb} AND CHAIN can only be used in transaction blocks")
+    _warn(session, "there is no transaction in progress")
 
 
 def _warn(session: Conversation, message: str, sqlstate: str = "25P01") -> None:

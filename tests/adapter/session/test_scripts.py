@@ -62,3 +62,16 @@ async def test_rights_to_settings_count_where_a_plan_is_known(own_env: TestEnvir
         await own_env.ran("b", "SET ROLE plain")
         assert "42501" in await own_env.query("b", text)
         await own_env.ran("b", "RESET ROLE")
+
+
+@pytest.mark.parametrize("verb", ["COMMIT", "ROLLBACK"])
+async def test_chain_needs_a_block(own_env: TestEnvironment, verb: str) -> None:
+    refused = f"ERROR 25P01: {verb} AND CHAIN can only be used in transaction blocks"
+    assert (await own_env.query("a", f"{verb} AND CHAIN")).startswith(refused)
+    assert (await own_env.query("a", f"SELECT 1; {verb} AND CHAIN")).endswith(refused)
+    session = await own_env.session("a")
+    assert session.transaction_status == "I"
+    await own_env.ran("a", "BEGIN", f"{verb} AND CHAIN")
+    assert session.transaction_status == "T"
+    await own_env.ran("a", verb)
+    assert session.transaction_status == "I"
