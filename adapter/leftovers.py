@@ -64,7 +64,7 @@ class Sinks(Protocol):
 
 
 class Leaving(Stored, Protocol):
-    """What is asked about what is left."""
+    """The services that are asked about leftovers."""
 
     @property
     def ingestion(self) -> Sources:

@@ -14,7 +14,7 @@ from foreshore.notifications import Inbox
 
 
 class Server(Tables, Process, Protocol):
-    """What keeps something for a session."""
+    """The parts that keep something for a session."""
 
 
 class Conversation(Peer, Parser, Attempts, Protocol):

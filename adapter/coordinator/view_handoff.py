@@ -37,14 +37,14 @@ class Beginning:
 
 
 class Ends(Protocol):
-    """What ends subscriptions."""
+    """Ends subscriptions."""
 
     def end_dropped(self, reasons: Mapping[str, str]) -> None:
         """End what needs a dropped or altered object; `reasons` says for each why."""
 
 
 class Handing(Stored, Protocol):
-    """What a view's next dataflow needs."""
+    """Prepares the next dataflow of a view."""
 
     @property
     def compute(self) -> ComputeController:
@@ -56,7 +56,7 @@ class Handing(Stored, Protocol):
 
     @property
     def changelogs(self) -> Ends:
-        """What follows the view."""
+        """The followers of the view."""
 
     async def downgrade(self, id: GlobalId, since: Timestamp) -> None:
         """Give up the right to read a shard before `since`."""

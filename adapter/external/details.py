@@ -1,4 +1,4 @@
-"""What relations of PostgreSQL sources remember of their tables."""
+"""The state that relations of PostgreSQL sources keep of their tables."""
 
 import msgspec
 

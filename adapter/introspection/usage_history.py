@@ -32,7 +32,7 @@ MOST_CHANGES = 1_000
 
 
 class Observed(Maintained, Feeds, Protocol):
-    """What is sampled."""
+    """The collections that are sampled."""
 
 
 class _Seen(msgspec.Struct, frozen=True):

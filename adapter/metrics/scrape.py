@@ -41,11 +41,11 @@ SESSION_STATES = ("active", "idle", "idle in transaction", "idle in transaction 
 
 
 class State(Collections, Feeds, Protocol):
-    """What is counted of collections, and of what brings rows in and out."""
+    """The metrics of collections, sources and sinks."""
 
 
 class Scraped(Protocol):
-    """What is counted of an environment."""
+    """The metrics of an environment."""
 
     @property
     def coordinator(self) -> State:

@@ -9,11 +9,11 @@ from foreshore.adapter.services.views import Views
 
 
 class Stored(Names, Times, Tables, Protocol):
-    """What is in shards."""
+    """The collections in shards."""
 
 
 class Maintained(Names, Times, Views, Protocol):
-    """What dataflows maintain."""
+    """The collections that dataflows maintain."""
 
 
 class Collections(Stored, Maintained, Protocol):

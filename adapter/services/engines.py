@@ -10,7 +10,7 @@ from foreshore.storage.decoded_files import DecodedFiles
 
 
 class Engines(Protocol):
-    """What evaluates queries beside clusters."""
+    """The engines that evaluate queries outside of clusters."""
 
     @property
     def executor(self) -> Executor:

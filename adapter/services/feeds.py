@@ -9,7 +9,7 @@ from foreshore.adapter.services.sources import Ingestion, Webhooks
 
 
 class Feeds(Protocol):
-    """What exchanges rows with other systems."""
+    """The sources and sinks that exchange rows with other systems."""
 
     @property
     def ingestion(self) -> Ingestion:
@@ -29,4 +29,4 @@ class Feeds(Protocol):
 
     @property
     def leftovers(self) -> Leftovers:
-        """What dropped ones have left elsewhere."""
+        """The leftovers of dropped ones in other systems."""

@@ -58,7 +58,7 @@ class Process(Protocol):
 
     @property
     def usage(self) -> Usage:
-        """What replicas, sources and sinks took."""
+        """The usage of replicas, sources and sinks."""
 
     @property
     def loop_latency(self) -> LoopLatency:

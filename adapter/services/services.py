@@ -9,4 +9,4 @@ from foreshore.adapter.services.process import Process
 
 
 class Services(Collections, Engines, Feeds, Process, Protocol):
-    """What statements may need of the environment."""
+    """The services of the environment that statements may use."""

@@ -40,7 +40,7 @@ class Usage(Protocol):
 
     @property
     def replicas(self) -> Sequence[ReplicaSample]:
-        """What replicas took."""
+        """The usage of replicas."""
 
     @property
     def changes(self) -> Collection[ReplicaChange]:
@@ -48,8 +48,8 @@ class Usage(Protocol):
 
     @property
     def sources(self) -> Collection[FlowSample]:
-        """What sources did."""
+        """The statistics of sources."""
 
     @property
     def sinks(self) -> Collection[FlowSample]:
-        """What sinks did."""
+        """The statistics of sinks."""

@@ -120,7 +120,7 @@ class Home(Protocol):
 
     @property
     def planning_cost(self) -> PlanningCost:
-        """What planning took."""
+        """The time that planning took."""
 
     def forget(self, session: "Session") -> None:
         """Forget a session that has ended."""

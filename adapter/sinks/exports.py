@@ -78,7 +78,7 @@ class Modules(Protocol):
 
 
 class Exporting(Collections, Protocol):
-    """What sinks need of the environment."""
+    """The services of the environment that sinks use."""
 
     @property
     def copies(self) -> Copies:

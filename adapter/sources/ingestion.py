@@ -73,7 +73,7 @@ ROWS_AT_ONCE = 65_536  # that a source reads of a relation of its own
 
 
 class Ingesting(Collections, Protocol):
-    """What sources need of the environment."""
+    """The services of the environment that sources use."""
 
     @property
     def copies(self) -> Copies:

@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class Attempts(Protocol):
-    """What runs a statement again after a conflict."""
+    """Runs a statement again after a conflict."""
 
     @property
     def transactions(self) -> Transactions:

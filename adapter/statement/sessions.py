@@ -126,7 +126,7 @@ class Peer(Protocol):
 
 
 class Parser(Protocol):
-    """What parses texts."""
+    """Parses texts."""
 
     async def script(self, sql: str) -> Script:
         """Return the statements of a text, to be run one after the other."""

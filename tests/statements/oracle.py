@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 from foreshore.adapter.plans.row_read import RowRead
 from tests.adapter.harness import TestEnvironment
 from tests.memory_client import SYNC, MemoryClient, bind, execute, frame, parse, query
-from tests.statements.answers import Answer, answers, difference
 from tests.statements.changes import Changes
+from tests.statements.compare_answers import Answer, answers, difference
 from tests.statements.schema import Schema
 from tests.statements.values import RUNS, Statement, encoded
 
