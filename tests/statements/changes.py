@@ -71,16 +71,15 @@ class Changes(Queries):
         return f"INSERT INTO {table.name} AS y ({names}) VALUES {rows}{self._returning('y', table)}"
 
     def insert_select(self) -> str:
-        """Return an INSERT of a query."""
+        """Return an INSERT of a query, whose order would decide what ON CONFLICT leaves out."""
         table = self._table()
         columns = [each for each in table.columns if not each.nullable or self.chance(0.6)]
         source, scope, found = self.source(small=True)
         items = ", ".join(self.scalar(each.type, scope, 1) for each in columns)
-        conflict = self.random.choice(("", " ON CONFLICT DO NOTHING"))
         return (
             f"INSERT INTO {table.name} AS y ({', '.join(each.name for each in columns)})"
             f" SELECT {items} FROM"
-            f" {source}{self.where(scope, found)}{conflict}{self._returning('y', table)}"
+            f" {source}{self.where(scope, found)}{self._returning('y', table)}"
         )
 
     def upsert(self) -> str:
