@@ -76,10 +76,11 @@ class Changes(Queries):
         columns = [each for each in table.columns if not each.nullable or self.chance(0.6)]
         source, scope, found = self.source(small=True)
         items = ", ".join(self.scalar(each.type, scope, 1) for each in columns)
+        order = self.random.choice(("", " ORDER BY 1"))
         return (
             f"INSERT INTO {table.name} AS y ({', '.join(each.name for each in columns)})"
             f" SELECT {items} FROM"
-            f" {source}{self.where(scope, found)}{self._returning('y', table)}"
+            f" {source}{self.where(scope, found)}{order}{self._returning('y', table)}"
         )
 
     def upsert(self) -> str:
