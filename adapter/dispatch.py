@@ -225,15 +225,15 @@ async def run(session: Conversation, context: StatementContext) -> Outcome:
     Raises RelationRedefined if a relation that it names is another one than at the time at which
     its transaction reads.
     """
-    prepared, variables, coordinator = context.prepared, context.variables, context.coordinator
+    prepared, variables = context.prepared, context.variables
     if variables.settings.waits_for_sources and is_wanted(context):
         await wait_for_sources(context, prepared.used)
-    elif coordinator.ingestion.controller.without_snapshot and prepared.peek is not None:
+    elif context.feeds.ingestion.controller.without_snapshot and prepared.peek is not None:
         await wait_for_snapshots(context, prepared.used)
     plan, (state, version) = prepared.plan, prepared.found_allowed
     assert plan is not None
     if (
-        state is not coordinator.catalog.state
+        state is not context.names.catalog.state
         or version != variables.version
         or context.transaction.staged.catalog is not None
     ):
@@ -258,7 +258,7 @@ def settle(context: StatementContext) -> None:
     transaction.settled = True
     if transaction.time is not None:
         since = max(transaction.time, transaction.began)
-        context.coordinator.catalog.check_defined(context.prepared.used, since)
+        context.names.catalog.check_defined(context.prepared.used, since)
 
 
 async def _define(context: StatementContext, statement: Statement, plan: plans.Plan) -> Outcome:
@@ -275,7 +275,7 @@ async def _define(context: StatementContext, statement: Statement, plan: plans.P
     if change is not None and change.state is not before:
         check_maintained(before or change.base, change.state)
         with context.interrupts.running():
-            owner = planning_owner(context.coordinator.locks, context.transaction, context.roles)
+            owner = planning_owner(context.tables.locks, context.transaction, context.roles)
             verify = context.planner.verify_sql_round_trip
             await interruptible.run(owner, verify, before or change.base)
     return outcome
@@ -296,7 +296,7 @@ async def _lock(context: StatementContext) -> StatementContext:
             await clusters.bring_up(context, plan)
         case plans.CreateSource() as plan:
             with context.interrupts.running():
-                found = await context.coordinator.ingestion.discovered(plan.spec)
+                found = await context.feeds.ingestion.discovered(plan.spec)
             context = replace(context, discovered=found)
         case (
             plans.CreateSourceTable()

@@ -217,7 +217,7 @@ def _note(removal: Removal, error: str) -> None:
 
 async def forget(context: "StatementContext", id: Datum) -> bool | None:
     """Give up a removal, as its owner or a superuser; return whether there was one."""
-    leftovers = context.coordinator.leftovers
+    leftovers = context.feeds.leftovers
     found = next((each.leftover for each in leftovers.removals() if each.leftover.id == id), None)
     if found is None:
         return None if id is None else False

@@ -129,14 +129,14 @@ def has_passwords(state: State) -> bool:
     return any(role.verifier is not None for role in state.all(Role))
 
 
-async def set_password(coordinator: Names, name: str, password: str) -> None:
+async def set_password(names: Names, name: str, password: str) -> None:
     """Give the role `name` a password, durably, if it exists and has another one."""
-    role = coordinator.state.role(name)
+    role = names.state.role(name)
     if role is None:
         return
     verifier = None if role.verifier is None else Verifier.parse(role.verifier)
     if verifier is not None and verifier.verifies(password):
         return
-    change = coordinator.catalog.transaction()
+    change = names.catalog.transaction()
     change.put(msgspec.structs.replace(role, verifier=str(Verifier.of(password))))
-    await coordinator.catalog_commits.commit(Write({}), CatalogChange(change))
+    await names.catalog_commits.commit(Write({}), CatalogChange(change))

@@ -24,7 +24,7 @@ def create_secret(context: StatementContext, plan: CreateSecret) -> Completed:
             raise DuplicateObject(f'secret "{name}" already exists')
         change = context.catalog_change()
         id = f"x{change.allot('x')}"
-        sealed = context.coordinator.secrets.sealed(id, plan.value)
+        sealed = context.names.secrets.sealed(id, plan.value)
         change.put(Secret(id, change.allot("oid"), schema.id, name, context.role.id, sealed))
     return Completed("CREATE SECRET")
 
@@ -38,6 +38,6 @@ def alter_secret(context: StatementContext, plan: AlterSecret) -> Completed:
         assert isinstance(found, Secret), found
         if not owns_object(context.planner.state, context.role, found):
             raise InsufficientPrivilege(f"must be owner of secret {found.name}")
-        sealed = context.coordinator.secrets.sealed(found.id, plan.value)
+        sealed = context.names.secrets.sealed(found.id, plan.value)
         context.catalog_change().put(msgspec.structs.replace(found, sealed=sealed))
     return Completed("ALTER SECRET")

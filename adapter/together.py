@@ -183,7 +183,7 @@ async def _change(context: StatementContext, plan: Update | Delete, many: Many) 
     assert locked is not None
     verb = "UPDATE" if isinstance(plan, Update) else "DELETE"
     target, read = target_of(context, plan.table, verb), locked.read
-    now = context.session_value(context.coordinator.oracle.read_ts())
+    now = context.session_value(context.times.oracle.read_ts())
     keys = []
     for args in many:
         own = read.keys(args, now)
@@ -196,7 +196,7 @@ async def _change(context: StatementContext, plan: Update | Delete, many: Many) 
             return RanTogether((), kept + 1)
         many, keys = many[:kept], keys[:kept]
     there = await rows_under_keys(context, locked, [*chain.from_iterable(keys)])
-    indexes = context.coordinator.keys.of(plan.table)
+    indexes = context.tables.keys.of(plan.table)
     index = indexes.get(locked.source.constraint.name)
     if there is None or index is None:
         return RanTogether((), len(many))

@@ -13,7 +13,7 @@ async def value(
     """Return the result of a call of one of the functions."""
     if None in args:
         return None
-    locks, pid = context.coordinator.advisory, context.pid
+    locks, pid = context.tables.advisory, context.pid
     key, had = _asked(context.database, function, args)
     mode = had.mode
     if "unlock" not in function:

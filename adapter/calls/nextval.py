@@ -29,11 +29,11 @@ FUNCTIONS = ("nextval", "currval", "lastval", "setval")
 async def value(context: StatementContext, function: str, args: Sequence[Datum]) -> Datum:
     """Return the value of a call."""
     if function == "lastval":
-        last = context.last_values.last
+        last = context.session.last_values.last
         if last is None or last not in context.planner.reader().state.objects:
             raise ObjectNotInPrerequisiteState("lastval is not yet defined in this session")
         _require(context.planner, context.role, last, function)
-        return context.last_values.by_sequence[last]
+        return context.session.last_values.by_sequence[last]
     if None in args:
         return None
     named = args[0]
@@ -44,11 +44,11 @@ async def value(context: StatementContext, function: str, args: Sequence[Datum])
     if function == "nextval":
         return int((await next_numbers(context, item, sequence, 1))[0])
     if function == "currval":
-        if item.id not in context.last_values.by_sequence:
+        if item.id not in context.session.last_values.by_sequence:
             raise ObjectNotInPrerequisiteState(
                 f'currval of sequence "{item.name}" is not yet defined in this session'
             )
-        return context.last_values.by_sequence[item.id]
+        return context.session.last_values.by_sequence[item.id]
     require_writable(context, "setval()", item.id)
     to, called = int(str(args[1])), args[2] is True
     if not sequence.minimum <= to <= sequence.maximum:
@@ -56,9 +56,9 @@ async def value(context: StatementContext, function: str, args: Sequence[Datum])
             f'setval: value {to} is out of bounds for sequence "{item.name}" '
             f"({sequence.minimum}..{sequence.maximum})"
         )
-    await context.coordinator.sequences.set(generation_of(item), Position(to, called), item.name)
+    await context.tables.sequences.set(generation_of(item), Position(to, called), item.name)
     if called:
-        context.last_values.by_sequence[item.id] = to
+        context.session.last_values.by_sequence[item.id] = to
     return to
 
 
@@ -94,9 +94,7 @@ async def next_numbers(
 ) -> Numbers:
     """Return the next numbers of a sequence; the last is the session's current value."""
     require_writable(context, "nextval()", item.id)
-    found = await context.coordinator.sequences.take(
-        generation_of(item), sequence, count, item.name
-    )
-    context.last_values.by_sequence[item.id] = int(found[-1])
-    context.last_values.last = item.id
+    found = await context.tables.sequences.take(generation_of(item), sequence, count, item.name)
+    context.session.last_values.by_sequence[item.id] = int(found[-1])
+    context.session.last_values.last = item.id
     return found

@@ -130,7 +130,7 @@ async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) ->
 async def _reload(context: StatementContext) -> bool:
     if not context.role.superuser:
         raise InsufficientPrivilege("permission denied for function pg_reload_conf")
-    configuration = context.coordinator.configuration
+    configuration = context.process.configuration
     return configuration is not None and await blocking.run(None, configuration.reload)
 
 
@@ -138,7 +138,7 @@ async def results_by_row(
     context: StatementContext, rows: pa.Table, over: Sequence[Scalar], bindings: Replace
 ) -> pa.Table:
     """Return the scalars `over` for each of `rows` (with `__diff`), making their calls by row."""
-    executor = context.coordinator.executor
+    executor = context.engines.executor
     value, next = partial(_value, context), partial(_next, context)
     return await evaluate_with_calls(
         executor, rows, over, bindings, value, next, context.variables.random

@@ -215,8 +215,8 @@ async def discard(
             session.portals.close_but()
             session.roles.set_session(None)
             session.variables.reset_all()
-            session.coordinator.advisory.release_session(session.pid)
-            session.coordinator.channels.forget(session.inbox)
+            context.tables.advisory.release_session(session.pid)
+            context.process.channels.forget(session.inbox)
         else:
             for prepared in session.statements.values():
                 prepared.basis = None
@@ -246,5 +246,5 @@ async def maintain(
             who = f"only table or database owner can {plan.verb} it"
             _warn(session, f'skipping "{item.name}" --- {who}', "01000")
     if plan.verb not in ("analyze", "reindex") and is_any:
-        await session.coordinator.storage.settle()
+        await context.tables.storage.settle()
     return Completed(verb)

@@ -74,7 +74,7 @@ async def declare(session: Conversation, context: StatementContext, plan: Declar
         cursor=True,
         scroll=scroll,
         binary=plan.binary,
-        created=context.coordinator.clock.now() * 1000,
+        created=context.times.clock.now() * 1000,
         desc=_shown(result.desc, plan.hidden),
         tables=plan.tables,
         locks=isinstance(plan.query, Select) and plan.query.locking is not None,

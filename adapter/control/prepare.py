@@ -59,7 +59,7 @@ async def execute_args(context: StatementContext, plan: Execute, prepared: Prepa
             detail=f"Expected {len(wanted)} parameters but got {len(plan.args)}.",
         )
     if len(wanted) > MANY_ARGS:
-        return await blocking.run(context.coordinator.executor, _arguments, context, plan, wanted)
+        return await blocking.run(context.engines.executor, _arguments, context, plan, wanted)
     return _arguments(context, plan, wanted)
 
 

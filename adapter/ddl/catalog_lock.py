@@ -68,8 +68,8 @@ async def lock_catalog(context: StatementContext) -> None:
     changed what the transaction's temporary objects use.
     """
     transaction = context.transaction
-    await context.coordinator.locks.lock_catalog(transaction, context.lock_timeout_ms)
-    rebase_on(transaction, context.coordinator.state)
+    await context.tables.locks.lock_catalog(transaction, context.lock_timeout_ms)
+    rebase_on(transaction, context.names.state)
 
 
 def rebase_on(transaction: Transaction, now: State) -> None:

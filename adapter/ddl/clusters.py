@@ -181,17 +181,17 @@ async def bring_up(context: StatementContext, plan: AlterCluster) -> None:
         raise ActiveSqlTransaction(
             "ALTER CLUSTER ... WITH (WAIT ...) cannot run inside a transaction block"
         )
-    coordinator, state = context.coordinator, context.coordinator.state
+    views, state = context.views, context.names.state
     cluster = _cluster_to_alter(context, plan)
     if cluster is None:
         return
-    if coordinator.resizes.on(cluster.id) is not None:
+    if views.resizes.on(cluster.id) is not None:
         raise ObjectNotInPrerequisiteState(
             f'cluster "{cluster.name}" is being changed by another session', sqlstate="55006"
         )
     target = _target(state, cluster, plan)
-    numbers = coordinator.catalog.transaction()
-    pending = coordinator.resizes.begin(
+    numbers = context.names.catalog.transaction()
+    pending = views.resizes.begin(
         context.transaction,
         cluster.id,
         {name: f"r{numbers.allot('r')}" for name in target.created},
@@ -199,7 +199,7 @@ async def bring_up(context: StatementContext, plan: AlterCluster) -> None:
         target.cluster.options,
     )
     until_ready = plan.wait.until_ready
-    ready = await coordinator.resizes.wait(pending, plan.wait.timeout_ms, until_ready=until_ready)
+    ready = await views.resizes.wait(pending, plan.wait.timeout_ms, until_ready=until_ready)
     if ready or not until_ready:
         return
     waited = f"{plan.wait.timeout_ms / 1000:g} seconds"
@@ -235,7 +235,7 @@ def alter_cluster(context: StatementContext, plan: AlterCluster) -> Completed:
         return Completed("ALTER CLUSTER")
     change = context.catalog_change()
     target = _target(change.state, cluster, plan)
-    pending = context.coordinator.resizes.of(context.transaction)
+    pending = context.views.resizes.of(context.transaction)
     started = {} if pending is None else pending.replicas
     if pending is not None and (target.cluster.size, target.cluster.options, set(started)) != (
         pending.size,

@@ -106,7 +106,7 @@ async def create_view(
     if isinstance(plan, CreateMaterializedView):
         kind = "materialized view"
         refuse_system_inputs(plan.query.relation, "a materialized view")
-        context.coordinator.compute.maintained.check_not_corrupt(inputs)
+        context.views.compute.maintained.check_not_corrupt(inputs)
     else:
         for notice in plan.notices:
             context.notice(notice)
@@ -199,7 +199,7 @@ async def wait_for_start(
             ids = sources_of(definition)
     else:
         ids = sources_of(plan.query.relation)
-    if not ids <= context.coordinator.holds.collections.keys():
+    if not ids <= context.times.holds.collections.keys():
         raise ObjectNotInPrerequisiteState(
             "AS OF over relations that the same transaction has made is not possible",
             detail="They have no history yet.",
@@ -220,7 +220,7 @@ def _beginning(context: StatementContext, ids: frozenset[GlobalId], as_of: AsOf)
     time = chosen.time
     if wanted.at_least:
         time = max(timestamp_of(context, wanted.time), chosen.since)
-    context.coordinator.holds.hold_for(context.transaction, ids, time, context.pid)
+    context.times.holds.hold_for(context.transaction, ids, time, context.pid)
     return time
 
 
@@ -235,7 +235,7 @@ def create_index(context: StatementContext, plan: CreateIndex) -> Completed:
         refuse_system_inputs(planned.definition, "an index")
         if on.type == "view":
             inputs = sources_of(planned.definition)
-    context.coordinator.compute.maintained.check_not_corrupt(inputs)
+    context.views.compute.maintained.check_not_corrupt(inputs)
     schema = state.objects[on.schema]
     assert isinstance(schema, Schema), schema
     cluster, name = cluster_called(context.planner, context.cluster, plan.cluster), plan.name

@@ -89,7 +89,7 @@ def drop_objects(
     for each in dropped.objects:
         if isinstance(each, ForeignKeyOf):
             table = each.table.id
-            remember_committed(context.transaction, context.coordinator.catalog, table)
+            remember_committed(context.transaction, context.names.catalog, table)
             planned = context.planner.reader().planned[table]
             context.catalog_change().planned[table] = replace(planned)
         if isinstance(each, Item):

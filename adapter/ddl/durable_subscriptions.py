@@ -44,7 +44,7 @@ def create_subscription(context: StatementContext, plan: CreateSubscription) -> 
 
 async def advance(context: StatementContext, plan: Advance) -> Completed:
     """Run ALTER SUBSCRIPTION ... ADVANCE TO; the position moves when the transaction commits."""
-    transaction, coordinator = context.transaction, context.coordinator
+    transaction = context.transaction
     for notice in plan.notices:
         context.notice(notice)
     if plan.id is None:
@@ -57,8 +57,8 @@ async def advance(context: StatementContext, plan: Advance) -> Completed:
     if any(id != plan.id and each.name == full_name for id, each in moves.items()):
         raise ConcurrentUpdate  # the one that the transaction subscribed to was renamed
     to = timestamp_of(context, plan.to, transaction.time)
-    if to <= coordinator.clock.now():  # tables may be a moment behind the clock
-        await coordinator.group.reached(to)
+    if to <= context.times.clock.now():  # tables may be a moment behind the clock
+        await context.tables.group.reached(to)
         if context.planner.state.get(plan.id) is None:
             raise UndefinedObject(f'subscription "{name}" does not exist')
     position = readable_position(context, plan.id)
@@ -75,7 +75,7 @@ async def advance(context: StatementContext, plan: Advance) -> Completed:
             f'cannot move subscription "{name}" back to {to}',
             detail=f"It is at {position.reached}; earlier changes are not kept.",
         )
-    now = coordinator.oracle.read_ts()
+    now = context.times.oracle.read_ts()
     if to > now + 1:
         raise InvalidParameterValue(
             f'cannot move subscription "{name}" to {to}',
@@ -89,7 +89,7 @@ async def advance(context: StatementContext, plan: Advance) -> Completed:
 
 def _position_before(context: StatementContext, id: GlobalId, position: Position) -> Position:
     """Return the position from which the transaction moves; raise if another has moved it."""
-    transaction, positions = context.transaction, context.coordinator.subscriptions
+    transaction, positions = context.transaction, context.tables.subscriptions
     before = position
     if id in transaction.staged.moves:
         before = transaction.staged.moves[id].before

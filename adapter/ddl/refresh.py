@@ -26,7 +26,7 @@ def schedule_of(context: StatementContext, options: RefreshOptions | None) -> Re
     if options.aligned_to is not None:
         aligned = timestamp_of(context, options.aligned_to)
     elif options.every_ms is not None and not options.is_lag:
-        aligned = context.coordinator.oracle.read_ts()
+        aligned = context.times.oracle.read_ts()
     policy: RefreshPolicy = "incremental"
     is_downstream = options.is_lag and options.every_ms is None
     is_rare = not is_downstream and (options.every_ms is None or options.every_ms >= LONG_MS)
@@ -53,18 +53,18 @@ async def refresh_view(context: StatementContext, plan: RefreshView) -> Complete
     )
     assert isinstance(found, Item), found
     context.require_writable("REFRESH MATERIALIZED VIEW")
-    coordinator = context.coordinator
-    if found.id not in coordinator.as_ofs:  # of this transaction
+    views = context.views
+    if found.id not in views.as_ofs:  # of this transaction
         return Completed("REFRESH MATERIALIZED VIEW")
     assert found.cluster is not None, found
-    if not coordinator.has_replica(found.cluster):
-        cluster = coordinator.state.objects[found.cluster].name
+    if not views.has_replica(found.cluster):
+        cluster = context.names.state.objects[found.cluster].name
         raise ObjectNotInPrerequisiteState(
             f'cluster "{cluster}" has no replicas available to refresh "{found.name}"'
         )
-    time = coordinator.oracle.read_ts()
-    if coordinator.compute.schedule(found.id) is not None:
-        time = coordinator.compute.refresh_now(found.id, time)
-    await coordinator.group.reached(time)
-    await coordinator.wait_readable(found.id, time)
+    time = context.times.oracle.read_ts()
+    if views.compute.schedule(found.id) is not None:
+        time = views.compute.refresh_now(found.id, time)
+    await context.tables.group.reached(time)
+    await context.times.wait_readable(found.id, time)
     return Completed("REFRESH MATERIALIZED VIEW")

@@ -28,7 +28,7 @@ def add_sequence(context: StatementContext, plan: CreateSequence, owner: OwnedBy
     """Add a sequence to the transaction's catalog."""
     schema = schema_of(context, plan.name)
     item = add_item(context, plan, schema, plan.name.item, owned_by=owner)
-    _begin(context.transaction, context.coordinator.sequences, item, plan.sequence.start)
+    _begin(context.transaction, context.tables.sequences, item, plan.sequence.start)
 
 
 def _begin(transaction: Transaction, sequences: Sequences, item: Item, start: int) -> None:
@@ -67,17 +67,17 @@ def change_sequence(
 ) -> None:
     """Redefine a sequence, and restart it with `restart` unless that is None."""
     if restart is None:
-        position = context.coordinator.sequences.position(generation_of(item), item.name)
+        position = context.tables.sequences.position(generation_of(item), item.name)
         within(sequence, position.last, "RESTART")
         generation = None
     else:
-        generation = context.coordinator.sequences.another(item.id).number
+        generation = context.tables.sequences.another(item.id).number
     changed = context.catalog_change().alter_sequence(
         item, sql, generation=generation, owned_by=owner
     )
     context.catalog_change().planned[item.id] = Planned(SEQUENCE_DESC, sequence=sequence)
     if restart is not None:
-        _begin(context.transaction, context.coordinator.sequences, changed, restart)
+        _begin(context.transaction, context.tables.sequences, changed, restart)
 
 
 def restart_identity(context: StatementContext, table: GlobalId) -> None:
@@ -117,7 +117,7 @@ def drop_default(context: StatementContext, table: Item, sequence: Item, cascade
         plan = plan_statement(syntax, reader)
         assert isinstance(plan, AlterTable), plan
         assert plan.definition is not None, plan
-        remember_committed(context.transaction, context.coordinator.catalog, table.id)
+        remember_committed(context.transaction, context.names.catalog, table.id)
         define_table(context, table, plan.definition)
     return ", ".join(f"default value for column {each} of table {table.name}" for each in columns)
 

@@ -45,20 +45,20 @@ def discard(context: StatementContext) -> None:
         drop_objects(context, items, cascade=True)
 
 
-async def run_sweeps(coordinator: Names, sessions: Mapping[int, Peer]) -> None:
+async def run_sweeps(names: Names, sessions: Mapping[int, Peer]) -> None:
     """Drop the temporary objects of ended sessions every second, until cancelled."""
     while True:
         await asyncio.sleep(SWEEP_INTERVAL_S)
-        dropped = partial(sweep, coordinator, sessions)
+        dropped = partial(sweep, names, sessions)
         await goes_on(dropped, "temporary objects are not dropped yet")
 
 
-async def sweep(coordinator: Names, sessions: Mapping[int, Peer]) -> None:
+async def sweep(names: Names, sessions: Mapping[int, Peer]) -> None:
     """Drop the temporary schemas of sessions that are not among `sessions` any more."""
     live = {each.temporary_schema for each in sessions.values()}
-    change = coordinator.catalog.transaction()
+    change = names.catalog.transaction()
     for schema in change.base.parts:
         if schema != PERMANENT and schema not in live:
             change.drop_temporary(schema)
     if change.changed:
-        await coordinator.catalog_commits.commit(Write({}), CatalogChange(change))
+        await names.catalog_commits.commit(Write({}), CatalogChange(change))

@@ -26,12 +26,11 @@ from foreshore.table_rows import TableRows
 async def truncate(context: StatementContext, plan: Truncate) -> Completed:
     """Run TRUNCATE."""
     transaction = context.transaction
-    coordinator = context.coordinator
-    time = coordinator.oracle.read_ts()
+    time = context.times.oracle.read_ts()
     tables = _with_referring(context, plan)
-    known = [id for id in tables if id in coordinator.state.objects]
+    known = [id for id in tables if id in context.names.state.objects]
     if known:
-        await coordinator.locks.acquire(known, transaction, context.lock_timeout_ms)
+        await context.tables.locks.acquire(known, transaction, context.lock_timeout_ms)
         time = read_time(context, known, None)
     state = context.planner.reader().state
     restarted = [id for id in tables if plan.restart_identity and state.sequences_of(id)]
@@ -44,7 +43,7 @@ async def truncate(context: StatementContext, plan: Truncate) -> Completed:
             rows = await committed_rows(context, id, target.desc, time)
             await stage_rows(context, target, deleted=TableRows.of_table(target.desc, rows))
             if rows.num_rows:
-                context.coordinator.activity.truncated(id)
+                context.tables.activity.truncated(id)
                 context.transaction.counted.pop()
         if id in restarted:
             context.catalog_change().planned[id] = replace(target.planned)

@@ -68,9 +68,9 @@ async def estimate(context: StatementContext, query: Query) -> Estimate:
 async def explain_cost(context: StatementContext, plan: Explain) -> str:
     """Return the text of EXPLAIN COST."""
     found = await estimate(context, plan.query)
-    cluster = context.coordinator.state.cluster(context.cluster)
+    cluster = context.names.state.cluster(context.cluster)
     own = {} if cluster is None else cluster.options
-    options = {**context.coordinator.compute.clusters.options, **own}
+    options = {**context.views.compute.clusters.options, **own}
     lines = [
         f"Rows: {found.rows}",
         f"State: {shown_bytes(found.bytes)}",

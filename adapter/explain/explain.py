@@ -99,14 +99,12 @@ async def explain_maintained(context: StatementContext, plan: ExplainMaintained)
     if plan.stage == "definition":
         return select_plan(nodes=nodes, json=plan.json)
     described = await _maintenance(context, Block(relation), cluster, item.hydrate or None)
-    where = _where(context.coordinator.state, item.cluster)
+    where = _where(context.names.state, item.cluster)
     refreshed = (
-        f", {_refreshed(context.coordinator.compute, item.id, item.refresh)}"
-        if item.refresh
-        else ""
+        f", {_refreshed(context.views.compute, item.id, item.refresh)}" if item.refresh else ""
     )
     kind = item.type.capitalize()
-    steps = last_steps(context.coordinator.compute.clusters.dataflows(), item.id)
+    steps = last_steps(context.views.compute.clusters.dataflows(), item.id)
     after = f"\n\nMaintained:\n{described}{steps}"
     return select_plan(f"{kind}, {where}{refreshed}", nodes, after, json=plan.json)
 
@@ -165,7 +163,7 @@ def _index_read(context: StatementContext, lookup: IndexRead) -> str:
     assert item.cluster is not None, item
     lines = [
         f"  {name_of(context, lookup.index)} on {name_of(context, lookup.on)}",
-        f"    {_where(context.coordinator.state, item.cluster)}",
+        f"    {_where(context.names.state, item.cluster)}",
     ]
     if lookup.keys is None and lookup.range is None:
         return "\n".join([*lines, "    read whole"])
@@ -227,7 +225,7 @@ def _step(context: StatementContext, step: Step) -> str:
 
 
 def _values(context: StatementContext, key: Sequence[str], keys: Sequence[Key]) -> str:
-    bindings = context.bindings(context.coordinator.oracle.read_ts())
+    bindings = context.bindings(context.times.oracle.read_ts())
     if is_large(keys, bindings):
         return f"    look-up of ({', '.join(key)}) = many values"
     values = [f"({', '.join(map(explain_scalar, each))})" for each in literal_keys(keys, bindings)]
@@ -243,11 +241,11 @@ def _where(state: State, id: str) -> str:
 
 
 def _timestamp(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
-    coordinator, transaction = context.coordinator, context.transaction
-    ids = sorted(collections_read(context, peek) & coordinator.holds.collections.keys())
+    times, transaction = context.times, context.transaction
+    ids = sorted(collections_read(context, peek) & times.holds.collections.keys())
     if plan.as_of is None and transaction.time is not None:
-        intervals = {id: coordinator.interval(id) for id in ids}
-        read_ts = coordinator.oracle.read_ts()
+        intervals = {id: times.interval(id) for id in ids}
+        read_ts = times.oracle.read_ts()
         chosen = Selection(transaction.time, read_ts, context.isolation, intervals)
     else:
         wanted = requested_time(context, plan.as_of, peek.query.changes)
@@ -278,7 +276,7 @@ async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) ->
         case IndexRead() as path:
             heading += f"\n{_index_read(context, path)}"
         case InProcess() | Bulk():
-            cluster = _cluster_of(context.cluster, context.coordinator.state, peek)
+            cluster = _cluster_of(context.cluster, context.names.state, peek)
             block = Block(peek.path.relation, peek.query.recursions)
             described = await _maintenance(context, block, cluster)
             after = f"\n\nIf maintained:\n{described}"
@@ -299,11 +297,9 @@ def described_path(context: StatementContext, peek: PeekPlan) -> str:
         case IndexRead():
             return "Index"
         case InProcess() | Bulk():
-            cluster = _cluster_of(context.cluster, context.coordinator.state, peek)
+            cluster = _cluster_of(context.cluster, context.names.state, peek)
             where = (
-                "in this process"
-                if cluster is None
-                else _where(context.coordinator.state, cluster.id)
+                "in this process" if cluster is None else _where(context.names.state, cluster.id)
             )
             return f"Bulk query, {where}"
         case path:
@@ -322,21 +318,20 @@ async def _maintenance(
     hydrate: HydrateMode | None = None,
 ) -> str:
     """Return how a cluster, by default an embedded one, maintains a block, or why it could not."""
-    coordinator = context.coordinator
     try:
         relation = temporal_filters(single_relation(block))
     except FeatureNotSupported as error:
         return error.message
-    relation = bind_relation(relation, context.bindings(coordinator.oracle.read_ts()))
+    relation = bind_relation(relation, context.bindings(context.times.oracle.read_ts()))
     engine, workers = "embedded", 1
     if cluster is not None:
         engine, workers = engine_of(cluster.size)[0], workers_of(cluster.options)
     name = partial(name_of, context)
     columns = columns_of(context.planner.reader())
     describe = partial(describe_maintenance, engine, relation, name, workers, columns)
-    described = await blocking.run(coordinator.executor, describe)
+    described = await blocking.run(context.engines.executor, describe)
     if engine != "embedded" or workers > 1:
         return described
     own = cluster.options if cluster is not None else {}
-    options = {**coordinator.compute.clusters.options, **own}
+    options = {**context.views.compute.clusters.options, **own}
     return f"{described}{hydration(context, relation, options, hydrate)}"

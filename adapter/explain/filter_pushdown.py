@@ -28,17 +28,17 @@ async def explain_pushdown(
     context: StatementContext, relation: Relation, name_of: NameOf
 ) -> Selected:
     """Return a row for each stored collection that the plan reads."""
-    coordinator = context.coordinator
-    time = coordinator.oracle.read_ts()
+    tables = context.tables
+    time = context.times.oracle.read_ts()
     rows = []
     for id, filters in sorted(filters_of(relation).items()):
-        if id not in coordinator.capabilities:
+        if id not in tables.capabilities:
             continue
-        await coordinator.wait_readable(id, time)
-        read = coordinator.capabilities[id][0]
-        with coordinator.storage.snapshot(read, time) as snapshot:
+        await context.times.wait_readable(id, time)
+        read = tables.capabilities[id][0]
+        with tables.storage.snapshot(read, time) as snapshot:
             count = partial(_count, snapshot, filters)
-            counts = await blocking.run(coordinator.executor, count)
+            counts = await blocking.run(context.engines.executor, count)
         rows.append((name_of(id), *counts))
     batch = batch_of_rows(rows, PUSHDOWN_DESC.columns)
     return Selected(PUSHDOWN_DESC, BatchSource(batch), "EXPLAIN")

@@ -7,7 +7,10 @@ from collections.abc import Iterable
 
 from foreshore.adapter.introspection.failing_views import failing_of
 from foreshore.adapter.read.cluster_choice import collections_read
-from foreshore.adapter.services.collections import Collections
+from foreshore.adapter.services.names import Names
+from foreshore.adapter.services.tables import Tables
+from foreshore.adapter.services.times import Times
+from foreshore.adapter.services.views import Views
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, Selected
 from foreshore.calendar import TIMESTAMP_INFINITY
@@ -30,20 +33,20 @@ Row = tuple[Datum, ...]
 
 def explain_freshness(context: StatementContext, plan: ExplainFreshness) -> Selected:
     """Run EXPLAIN FRESHNESS: a row for each collection, each before its inputs."""
-    coordinator = context.coordinator
+    times = context.times
     if isinstance(plan.of, Query):
         assert context.prepared.peek is not None
         read = collections_read(context, context.prepared.peek)
     else:
         read = {plan.of}
-    new = sorted(read - coordinator.holds.collections.keys())  # in this transaction
-    below = _with_inputs(coordinator, read.difference(new))
-    progress = {id: _progress(coordinator, id) for id in below}
+    new = sorted(read - times.holds.collections.keys())  # in this transaction
+    below = _with_inputs(context.names, read.difference(new))
+    progress = {id: _progress(context.tables, context.views, id) for id in below}
     known = [
-        Collection(id, progress[id].state, _upper(coordinator, id), inputs)
+        Collection(id, progress[id].state, _upper(context.times, context.views, id), inputs)
         for id, inputs in below.items()
     ]
-    judged = freshness_of(known, coordinator.oracle.read_ts(), coordinator.clock.now())
+    judged = freshness_of(known, times.oracle.read_ts(), times.clock.now())
     rows = [
         *(_uncommitted(context, id) for id in new),
         *(_row(context, each, progress[each.id], judged[each.id]) for each in known),
@@ -52,9 +55,7 @@ def explain_freshness(context: StatementContext, plan: ExplainFreshness) -> Sele
     return Selected(FRESHNESS_DESC, BatchSource(batch), "EXPLAIN")
 
 
-def _with_inputs(
-    coordinator: Collections, read: Iterable[GlobalId]
-) -> dict[GlobalId, frozenset[GlobalId]]:
+def _with_inputs(names: Names, read: Iterable[GlobalId]) -> dict[GlobalId, frozenset[GlobalId]]:
     """Return the inputs of collections and of all collections below, each before its inputs."""
     found: dict[GlobalId, frozenset[GlobalId]] = {}
     stack = sorted(read, reverse=True)
@@ -62,33 +63,33 @@ def _with_inputs(
         id = stack.pop()
         if id in found:
             continue
-        item = coordinator.state.item(id)
-        inputs = frozenset() if item.type == "table" else coordinator.catalog.sources(item.id)
+        item = names.state.item(id)
+        inputs = frozenset() if item.type == "table" else names.catalog.sources(item.id)
         found[id] = inputs
         stack += sorted(inputs, reverse=True)
     return found
 
 
-def _upper(coordinator: Collections, id: GlobalId) -> Timestamp | None:
+def _upper(times: Times, views: Views, id: GlobalId) -> Timestamp | None:
     """Return the upper of a collection, None if it is not readable yet."""
-    if id in coordinator.as_ofs and not coordinator.is_hydrated(id):
+    if id in views.as_ofs and not views.is_hydrated(id):
         return None
-    return coordinator.upper(id)
+    return times.upper(id)
 
 
-def _progress(coordinator: Collections, id: GlobalId) -> Progress:
+def _progress(tables: Tables, views: Views, id: GlobalId) -> Progress:
     """Return the progress of a collection's dataflow, or of the group commit for a table."""
-    if (corruption := coordinator.storage.corruptions.of(id)) is not None:
+    if (corruption := tables.storage.corruptions.of(id)) is not None:
         return Progress("damaged", failure=corruption.message)
-    if id in coordinator.as_ofs:
-        return coordinator.compute.progress(id)
-    error = coordinator.group.standstill
+    if id in views.as_ofs:
+        return views.compute.progress(id)
+    error = tables.group.standstill
     return Progress("running") if error is None else Progress("not written", failure=str(error))
 
 
 def _row(context: StatementContext, each: Collection, progress: Progress, judged: Freshness) -> Row:
-    objects = context.coordinator.state.objects
-    item = context.coordinator.state.item(each.id)
+    objects = context.names.state.objects
+    item = context.names.state.item(each.id)
     cluster = None if item.cluster is None else objects[item.cluster].name
     reason = None
     if judged.culprit or progress.state not in ("running", "waiting"):
@@ -124,7 +125,7 @@ def _uncommitted(context: StatementContext, id: GlobalId) -> Row:
 
 def _name(context: StatementContext, id: GlobalId) -> str:
     """Return a collection's full name, as the transaction sees it if it sees the collection."""
-    seen, state = context.planner.reader().state, context.coordinator.state
+    seen, state = context.planner.reader().state, context.names.state
     found = seen if id in seen.objects else state
     return dotted(found.full_name(found.item(id)))
 

@@ -21,11 +21,11 @@ def hydration(
 
     `options` are those of the replica; `hydrate` is the object's own mode.
     """
-    coordinator = context.coordinator
+    tables = context.tables
     kept = {
-        id: Volume(coordinator.storage.count_updates(id), coordinator.storage.size_bytes(id))
+        id: Volume(tables.storage.count_updates(id), tables.storage.size_bytes(id))
         for id in sources_of(relation)
-        if id in coordinator.capabilities
+        if id in tables.capabilities
     }
     volume, mode = estimated(relation, kept), hydrate or mode_of(options)
     if volume.rows < BULK_ROWS and mode == "auto":

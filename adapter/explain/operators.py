@@ -51,17 +51,16 @@ class Line:
 
 async def explain_operators(context: StatementContext, plan: ExplainOperators) -> Selected:
     """Run EXPLAIN ANALYZE MEMORY or CPU; raises if no replica has reported the object yet."""
-    coordinator = context.coordinator
-    description = coordinator.compute.dataflow(plan.object)
+    description = context.views.compute.dataflow(plan.object)
     if description is None:
         shown = name_of(context, plan.object)
         raise ObjectNotInPrerequisiteState(f'"{shown}" is not maintained yet')
     name = partial(name_of, context)
     relation = description.relation
-    cluster = coordinator.state.objects.get(coordinator.state.item(plan.object).cluster or "")
+    cluster = context.names.state.objects.get(context.names.state.item(plan.object).cluster or "")
     workers = workers_of(cluster.options) if isinstance(cluster, Cluster) else 1
     find = partial(operator_titles, relation, name, workers, columns_of(context.planner.reader()))
-    titles = await blocking.run(coordinator.executor, find)
+    titles = await blocking.run(context.engines.executor, find)
     lines = list(_Report(context, plan.object, titles).lines())
     rows = [row for line in lines for row in _rows(context, plan, line)]
     return Selected(plan.desc, BatchSource(batch_of_rows(rows, plan.desc.columns)), "EXPLAIN")
@@ -82,7 +81,7 @@ class _Report:
                 self._operators[operator.operator][replica] = operator
         self._dataflows: dict[str, DataflowStatus] = {
             replica: status
-            for replica, status in context.coordinator.compute.clusters.dataflows()
+            for replica, status in context.views.compute.clusters.dataflows()
             if status.id == id
         }
 
@@ -143,7 +142,7 @@ class _Report:
 
     def _shared(self, status: OperatorStatus, depth: int) -> Iterator[Line]:
         """Yield the arrangement of the collection that an operator gets, if dataflows share it."""
-        description = self._context.coordinator.compute.dataflow(self._id)
+        description = self._context.views.compute.dataflow(self._id)
         if status.name != "Get" or description is None or status.operator >= len(self._titles):
             return
         for id in description.imports:
@@ -205,7 +204,7 @@ def _rows(
         yield (line.title, *_measured(plan, average, None), line.hint)
         return
     for replica, figures in line.figures.items():
-        found = context.coordinator.state.objects.get(replica)
+        found = context.names.state.objects.get(replica)
         name = found.name if found is not None else replica
         yield (line.title, name, *_measured(plan, figures, average), line.hint)
 

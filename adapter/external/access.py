@@ -18,22 +18,20 @@ Find: TypeAlias = Callable[[str], Object | None]  # the objects by their ids
 SSH_PORT = "22"
 
 
-def accesses(coordinator: Names, find: Find, connections: Iterable[str]) -> Accesses:
+def accesses(names: Names, find: Find, connections: Iterable[str]) -> Accesses:
     """Return these connections by their ids; raises DatabaseError if a secret cannot be read."""
-    return {id: access(coordinator, find, _connection(find, id)) for id in connections}
+    return {id: access(names, find, _connection(find, id)) for id in connections}
 
 
-def access(coordinator: Names, find: Find, connection: Connection) -> Access:
+def access(names: Names, find: Find, connection: Connection) -> Access:
     """Return a connection with the values of its secrets; raises as `accesses` does."""
     spec = connection.spec
     if spec.kind == TUNNEL:
-        return Access(spec.kind, {}, _tunnel(coordinator, connection))
-    return access_by(coordinator, find, connection.name, spec, connection.owner)
+        return Access(spec.kind, {}, _tunnel(names, connection))
+    return access_by(names, find, connection.name, spec, connection.owner)
 
 
-def access_by(
-    coordinator: Names, find: Find, name: str, spec: ConnectionSpec, owner: str
-) -> Access:
+def access_by(names: Names, find: Find, name: str, spec: ConnectionSpec, owner: str) -> Access:
     """Return a connection of this name and owner with the values of its secrets.
 
     A PostgreSQL server knows by the application's name which database's sessions are which: that of
@@ -41,20 +39,20 @@ def access_by(
     """
     options = {}
     if spec.kind == "postgres":
-        options[APPLICATION] = f"foreshore {coordinator.lineage.database[:12]}"
+        options[APPLICATION] = f"foreshore {names.lineage.database[:12]}"
     for option, value in spec.options.items():
         if isinstance(value, str):
             options[option] = value
             continue
         try:
-            options[option] = coordinator.secrets.value(find(value.secret)).decode()
+            options[option] = names.secrets.value(find(value.secret)).decode()
         except UnicodeDecodeError:
             raise InvalidParameterValue(
                 f'the secret for option "{option}" of connection "{name}" is no text'
             ) from None
     tunnel = None
     if spec.tunnel is not None:
-        tunnel = _tunnel(coordinator, _connection(find, spec.tunnel))
+        tunnel = _tunnel(names, _connection(find, spec.tunnel))
     role = find(owner)  # a directory of an older version may lack it (`role_names.py`)
     by_superuser = isinstance(role, Role) and role.superuser
     return Access(spec.kind, options, tunnel, by_superuser)
@@ -85,13 +83,13 @@ def _connection(find: Find, id: str) -> Connection:
     return found
 
 
-def _tunnel(coordinator: Names, connection: Connection) -> Tunnel:
+def _tunnel(names: Names, connection: Connection) -> Tunnel:
     """Return an SSH server with our private keys, and where its host key is kept."""
     given = {name: str(value) for name, value in connection.spec.options.items()}
     host, port = given["host"], given.get("port", SSH_PORT)
     digest = hashlib.sha256(f"{host}:{port}".encode()).hexdigest()[:16]
     name = f'the key of connection "{connection.name}"'
-    opened = coordinator.secrets.opened
+    opened = names.secrets.opened
     keys = tuple(opened(connection.id, each.sealed, name).decode() for each in connection.keys)
-    kept = str(coordinator.host_keys / f"{connection.id}-{digest}")
+    kept = str(names.host_keys / f"{connection.id}-{digest}")
     return Tunnel(host, int(port), given["user"], given.get("host key"), kept, keys)

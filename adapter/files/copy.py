@@ -57,7 +57,7 @@ async def copy_from_files(
         tuple(desc.names[i] for i in plan.columns), tuple(desc.columns[i] for i in plan.columns)
     )
     table = context.planner.reader().state.item(plan.table).name
-    copies, url = context.coordinator.copies, plan.files.url
+    copies, url = context.process.copies, plan.files.url
     threads = copies.threads(plan.files)
     is_table = plan.files.format in TABLES
     location = await _found(context, plan.files, is_pattern=not is_table)
@@ -73,7 +73,7 @@ async def copy_from_files(
     if not files and not is_table:
         raise UndefinedFile(f'could not open file "{url}" for reading: No such file or directory')
     places = _Places(table)
-    rows = GivenRows(given, context.coordinator.storage.scratch)
+    rows = GivenRows(given, context.tables.storage.scratch)
     progress = Progress("COPY FROM", session.database, plan.table)
     with copies.shown(context.pid, progress):
         cancellation, stack = Cancellation(), ExitStack()
@@ -144,7 +144,7 @@ class _Apart:
     def __init__(
         self, context: StatementContext, cancellation: Cancellation, stack: ExitStack
     ) -> None:
-        self._isolated = context.coordinator.isolated
+        self._isolated = context.engines.isolated
         self._memory = memory_limit(context.variables)
         self._cancellation, self._stack = cancellation, stack
         self._evaluations: Any = None
@@ -162,12 +162,11 @@ class _Apart:
 
 async def _found(context: StatementContext, options: FileOptions, *, is_pattern: bool) -> Location:
     """Return the place of a COPY: an allowed one, or a bucket that a connection has keys for."""
-    coordinator = context.coordinator
-    threads = coordinator.copies.threads(options)
+    threads = context.process.copies.threads(options)
     if options.aws is not None:
-        keys = accesses(coordinator, context.planner.state.get, (options.aws,))[options.aws]
+        keys = accesses(context.names, context.planner.state.get, (options.aws,))[options.aws]
         return await blocking.run(threads, bucket_of, options.url, keys)
-    find = partial(coordinator.copies.places.find, options.url, is_pattern=is_pattern)
+    find = partial(context.process.copies.places.find, options.url, is_pattern=is_pattern)
     return await blocking.run(threads, find)
 
 
@@ -236,7 +235,7 @@ def csv_form(options: FileOptions) -> CsvForm:
 
 async def copy_to_files(session: Peer, context: StatementContext, plan: CopyToFiles) -> Completed:
     """Run COPY query TO files."""
-    copies, options, format = context.coordinator.copies, plan.files, plan.files.format
+    copies, options, format = context.process.copies, plan.files, plan.files.format
     threads = copies.threads(options)
     assert format != "found"  # which is for COPY FROM
     location = await _found(context, options, is_pattern=False)
@@ -274,10 +273,10 @@ async def _export(
 ) -> None:
     """Write the rows of the query."""
     selected = await select(context, plan.source)
-    context.close_at_end(selected.source)
+    context.session.portals.streams.append(selected.source)
     rows = taken(selected, 0, context.interrupts, limits=context.variables.settings.limits)
     ordered = export.single or plan.source.query.finishing.order_by != ()
-    threads = context.coordinator.copies.threads(plan.files)
+    threads = context.process.copies.threads(plan.files)
     count = 1 if ordered else WRITERS
     await _write(context.interrupts, export, rows.batches, progress, count, threads)
 

@@ -21,7 +21,7 @@ def may_publish(context: StatementContext, plan: CopyToFiles) -> bool:
         plan.files.format in TABLES
         and isinstance(relation, Get)
         and relation.id == plan.relation
-        and relation.id in context.coordinator.capabilities
+        and relation.id in context.tables.capabilities
         and not context.transaction.reads_own_writes((relation.id,))
         and are_as_in_files([column.type for column in plan.source.desc.columns])
     )
@@ -32,13 +32,13 @@ async def publish(context: StatementContext, plan: CopyToFiles, export: Export) 
 
     None if its files are not such that they may be used, or are on another disk: nothing is done.
     """
-    coordinator, id = context.coordinator, plan.relation
+    id = plan.relation
     assert id is not None
     time = read_time(context, [id], plan.source.as_of)
-    await coordinator.wait_readable(id, time)
-    await coordinator.compute.maintained.check_errors([id], time)
-    with coordinator.storage.snapshot(coordinator.capabilities[id][0], time) as snapshot:
-        threads = coordinator.copies.threads(plan.files)
+    await context.times.wait_readable(id, time)
+    await context.views.compute.maintained.check_errors([id], time)
+    with context.tables.storage.snapshot(context.tables.capabilities[id][0], time) as snapshot:
+        threads = context.process.copies.threads(plan.files)
         linking = asyncio.ensure_future(blocking.run(threads, _linked, snapshot, time, export))
         return await asyncio.shield(linking)
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.services.collections import Maintained
+from foreshore.adapter.services.names import Names
+from foreshore.adapter.services.views import Views
 from foreshore.catalog.builtin.relation import Row
 from foreshore.catalog.item import Item, Role
 from foreshore.catalog.rights import holds
@@ -18,6 +20,7 @@ from foreshore.compute.controller.dataflow_rows import Failing
 from foreshore.errors import DatabaseError, DataError
 from foreshore.ids import GlobalId
 from foreshore.sql.rewrite.full_names import dotted
+from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.statement.context import StatementContext
@@ -30,18 +33,19 @@ _HINT_OF_SKIP = " ALTER MATERIALIZED VIEW {} SET (ON ERROR = SKIP) leaves them o
 _HINT_OF_PAST = "The view has no error now; mz_internal.mz_materialized_view_errors has past ones."
 
 
-def causes_of(coordinator: Maintained, id: GlobalId) -> list[Cause]:
+def causes_of(views: Views, id: GlobalId, now: Timestamp) -> list[Cause]:
     """Return the views and indexes whose errors make reads of `id` fail; itself first.
 
     It is there too with errors that it skips.
     """
-    return list(causes(coordinator.compute.maintained, id, coordinator.oracle.read_ts()))
+    return list(causes(views.compute.maintained, id, now))
 
 
 def failing_of(context: "StatementContext", id: GlobalId) -> Failing | None:
     """Return the error that reads of a view or index give, None if they give none."""
     state = context.planner.state
-    found = [each for each in causes_of(context.coordinator, id) if not each.skipped]
+    now = context.times.oracle.read_ts()
+    found = [each for each in causes_of(context.views, id, now) if not each.skipped]
     if not found:
         return None
     first = found[0]
@@ -52,12 +56,12 @@ def failing_of(context: "StatementContext", id: GlobalId) -> Failing | None:
     return Failing(first.message if own else f"{first.message}, in {relation.name}")
 
 
-def for_state(coordinator: Maintained, error: DataError) -> DataError:
+def for_state(names: Names, error: DataError) -> DataError:
     """Return an error in the data of a view for states, which everybody sees: without its text."""
     if error.collection is None:
         return error
-    relation = _relation(coordinator.state, error.collection)
-    named = "its input" if relation is None else _named(coordinator, relation)
+    relation = _relation(names.state, error.collection)
+    named = "its input" if relation is None else _named(names, relation)
     return DataError(
         f"{named} cannot be read for an error in its data ({error.sqlstate}):"
         " see mz_internal.mz_view_errors",
@@ -65,8 +69,8 @@ def for_state(coordinator: Maintained, error: DataError) -> DataError:
     )
 
 
-def _named(coordinator: Maintained, relation: Item) -> str:
-    _, schema, name = coordinator.state.full_name(relation)
+def _named(names: Names, relation: Item) -> str:
+    _, schema, name = names.state.full_name(relation)
     return f"{relation.type} {dotted((schema, name))}"
 
 
@@ -75,8 +79,9 @@ def explained(coordinator: Maintained, error: DatabaseError) -> DatabaseError:
     relation = None if error.collection is None else _relation(coordinator.state, error.collection)
     if relation is None:
         return error
+    found = causes_of(coordinator, relation.id, coordinator.oracle.read_ts())
     fails = relation.type != "materialized view" or any(
-        each.id == relation.id and not each.skipped for each in causes_of(coordinator, relation.id)
+        each.id == relation.id and not each.skipped for each in found
     )  # the errors of an index are a few seconds old
     _, schema, name = coordinator.state.full_name(relation)
     hint = _HINT + _HINT_OF_SKIP * (relation.type == "materialized view")
@@ -94,9 +99,10 @@ def explained(coordinator: Maintained, error: DatabaseError) -> DatabaseError:
 def view_errors(context: "StatementContext") -> Iterator[Row]:
     """Yield the errors that make reads of relations fail now, and those that they skip."""
     state, seen = context.planner.state, set[tuple[GlobalId, GlobalId]]()
-    for id in list(context.coordinator.as_ofs):
+    now = context.times.oracle.read_ts()
+    for id in list(context.views.as_ofs):
         of = _relation(state, id)
-        for cause in causes_of(context.coordinator, id) if of is not None else ():
+        for cause in causes_of(context.views, id, now) if of is not None else ():
             relation = _relation(state, cause.id)
             if of is None or relation is None or (of.id, relation.id) in seen:
                 continue  # several indexes of a view have the same errors

@@ -58,11 +58,11 @@ def keyed_rows(context: StatementContext, id: GlobalId) -> KeyedRows | None:
 
     None if they are not made yet, are many, or depend on more than the catalog's present state.
     """
-    coordinator, builtin = context.coordinator, BUILTINS[id]
+    builtin = BUILTINS[id]
     origin = origin_of(context, builtin)
     if origin is None:
         return None
-    answers, state = coordinator.catalog_answers, coordinator.state
+    answers, state = context.names.catalog_answers, context.names.state
     rows = answers.known(state, origin)
     if rows is None or rows.num_rows > MOST:
         return None

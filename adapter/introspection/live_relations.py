@@ -57,15 +57,15 @@ from foreshore.zone_rows import zones_in
 
 def frontiers(context: StatementContext) -> Iterator[Frontier]:
     """Yield the readable interval of each collection, and its inputs."""
-    coordinator = context.coordinator
-    for item in coordinator.state.all(Item):
+    names = context.names
+    for item in names.state.all(Item):
         if not item.is_collection:
             continue
-        interval = coordinator.interval(item.id)
+        interval = context.times.interval(item.id)
         inputs = bases = frozenset[GlobalId]()
         if item.type != "table":
-            relation = coordinator.catalog.relation_of(item)
-            inputs, bases = sources_of(relation), coordinator.catalog.bases_of(relation)
+            relation = names.catalog.relation_of(item)
+            inputs, bases = sources_of(relation), names.catalog.bases_of(relation)
         yield Frontier(item.id, interval.since, interval.upper, inputs, bases)
 
 
@@ -73,11 +73,11 @@ def dataflow_reports(context: StatementContext) -> Reports:
     """Return the reports of all replicas, or of the one that `cluster_replica` selects."""
 
     def name_of(id: GlobalId) -> str:
-        found = context.coordinator.state.objects.get(id)
+        found = context.names.state.objects.get(id)
         return found.name if isinstance(found, Item) else id  # a subscription has only its id
 
     return Reports(
-        context.coordinator.compute,
+        context.views.compute,
         pinned_replica(context),
         name_of,
         lambda id: failing_of(context, id),
@@ -91,7 +91,7 @@ def _of_dataflows(
 
 
 def _leftovers(context: StatementContext) -> Iterator[Row]:
-    yield from leftovers.rows(context.coordinator.leftovers.removals())
+    yield from leftovers.rows(context.feeds.leftovers.removals())
 
 
 def _settings(context: StatementContext) -> Iterator[Row]:
@@ -104,7 +104,7 @@ def _settings(context: StatementContext) -> Iterator[Row]:
 
 def _connection_rules(context: StatementContext) -> Iterable[Row]:
     """Return the rules of who may connect, for superusers only."""
-    configuration = context.coordinator.configuration
+    configuration = context.process.configuration
     return () if configuration is None or not context.role.superuser else configuration.rules()
 
 
@@ -143,7 +143,7 @@ def _activity(context: StatementContext) -> Iterator[Row]:
 
 
 def _advisory_locks(context: StatementContext) -> Iterator[Row]:
-    for (name, classid, objid, objsubid), pid, mode, granted in context.coordinator.advisory.rows():
+    for (name, classid, objid, objsubid), pid, mode, granted in context.tables.advisory.rows():
         yield {
             "database": name,
             "classid": classid,
@@ -158,7 +158,7 @@ def _advisory_locks(context: StatementContext) -> Iterator[Row]:
 def _copies(context: StatementContext) -> Iterator[Row]:
     """Yield the COPYs with files that run; those of other roles are shown to superusers only."""
     state, role = context.planner.state, context.role
-    for pid, each in context.coordinator.copies.running.items():
+    for pid, each in context.process.copies.running.items():
         session = context.sessions.get(pid)
         if session is None or not owns(state, role, session.roles.session.id):
             continue
@@ -179,7 +179,7 @@ def _copies(context: StatementContext) -> Iterator[Row]:
 
 
 def _audits(context: StatementContext) -> Iterator[Row]:
-    for id, each in context.coordinator.audits.items():
+    for id, each in context.process.audits.items():
         yield {"object_id": id, **asdict(each)}
 
 
@@ -188,14 +188,14 @@ def _watermarks(context: StatementContext) -> Iterator[Row]:
 
     They are NULL too for who may not read the column. `behind` is how far they are from the clock.
     """
-    now = context.coordinator.clock.now() * 1000
-    coordinator, viewer = context.coordinator, Viewer(role=context.role)
+    now = context.times.clock.now() * 1000
+    viewer = Viewer(role=context.role)
     for item in context.planner.state.all(Item):
-        watermark = coordinator.watermarks.of(item.id) if item.type == "table" else None
+        watermark = context.tables.watermarks.of(item.id) if item.type == "table" else None
         if watermark is not None:
-            desc = coordinator.catalog.planned[item.id].desc
+            desc = context.names.catalog.planned[item.id].desc
             shown = viewer.sees(context.planner.state, item, (watermark.column,))
-            at = coordinator.watermarks.now(item.id) if shown else None
+            at = context.tables.watermarks.now(item.id) if shown else None
             yield {
                 "object_id": item.id,
                 "column_name": desc.names[watermark.column],
@@ -207,10 +207,9 @@ def _watermarks(context: StatementContext) -> Iterator[Row]:
 
 
 def _storage_sizes(context: StatementContext) -> Iterator[Row]:
-    coordinator = context.coordinator
     for item in context.planner.state.all(Item):
-        if item.id in coordinator.capabilities:
-            yield {"object_id": item.id, "size_bytes": coordinator.storage.size_bytes(item.id)}
+        if item.id in context.tables.capabilities:
+            yield {"object_id": item.id, "size_bytes": context.tables.storage.size_bytes(item.id)}
 
 
 def _expectations(context: StatementContext) -> Iterator[Row]:
@@ -239,8 +238,8 @@ def _assertions(context: StatementContext) -> Iterator[Row]:
 
 
 def _replica_statuses(context: StatementContext) -> Iterator[Row]:
-    statuses = {each["replica"]: each for each in context.coordinator.compute.clusters.status()}
-    for each in context.coordinator.state.all(Replica):
+    statuses = {each["replica"]: each for each in context.views.compute.clusters.status()}
+    for each in context.names.state.all(Replica):
         status = statuses.get(each.id, {})
         yield {
             "replica_id": each.id,
@@ -251,11 +250,10 @@ def _replica_statuses(context: StatementContext) -> Iterator[Row]:
 
 def _refreshes(context: StatementContext) -> Iterator[Row]:
     """Yield the last and the next refresh of materialized views with a schedule."""
-    coordinator = context.coordinator
-    for item in coordinator.state.all(Item):
-        schedule = coordinator.compute.schedule(item.id) if item.refresh else None
+    for item in context.names.state.all(Item):
+        schedule = context.views.compute.schedule(item.id) if item.refresh else None
         if schedule is not None:
-            upper = coordinator.upper(item.id)
+            upper = context.times.upper(item.id)
             last, following = schedule.at_or_before(upper - 1), schedule.at_or_after(upper)
             yield {
                 "materialized_view_id": item.id,
@@ -266,14 +264,14 @@ def _refreshes(context: StatementContext) -> Iterator[Row]:
 
 def _pending_replicas(context: StatementContext) -> Iterator[Row]:
     """Yield the replicas that ALTER CLUSTER waits for."""
-    for pending in context.coordinator.resizes.pending():
+    for pending in context.views.resizes.pending():
         for name, id in pending.replicas.items():
             yield {"id": id, "name": name, "cluster_id": pending.cluster, "size": pending.size}
 
 
 def _burst_replicas(context: StatementContext) -> Iterator[Row]:
     """Yield the extra replicas of clusters that hydrate."""
-    compute = context.coordinator.compute
+    compute = context.views.compute
     statuses = {each["replica"]: each for each in compute.clusters.status()}
     for extra in compute.bursts:
         status = statuses.get(extra.name, {})
@@ -287,7 +285,7 @@ def _burst_replicas(context: StatementContext) -> Iterator[Row]:
 
 
 def _loop_latencies(context: StatementContext) -> Iterator[Row]:
-    for each in context.coordinator.loop_latency.windows:
+    for each in context.process.loop_latency.windows:
         yield {
             "window_end": each.end * 1000,
             "window_ms": each.length_ms,
@@ -299,58 +297,58 @@ def _loop_latencies(context: StatementContext) -> Iterator[Row]:
 
 def _plan_lookups(context: StatementContext) -> Iterator[Row]:
     """Yield how often plans were found for texts, and why others were planned."""
-    for result, counts in context.sessions[context.pid].plan_lookups.items():
+    for result, counts in context.session.plan_lookups.items():
         for reason, count in counts.items():
             yield {"result": result, "reason": reason, "count": count}
 
 
 def _read_holds(context: StatementContext) -> Iterator[Row]:
     """Yield the holders of each collection's history."""
-    coordinator = context.coordinator
-    now = coordinator.oracle.read_ts()
+    times = context.times
+    now = times.oracle.read_ts()
     dataflows: defaultdict[GlobalId, list[tuple[GlobalId, ReadCapability]]] = defaultdict(list)
-    for id, hold in coordinator.compute.holds():
+    for id, hold in context.views.compute.holds():
         dataflows[hold.id].append((id, hold))
-    for item in coordinator.state.all(Item):
-        if item.id not in coordinator.holds.collections:
+    for item in context.names.state.all(Item):
+        if item.id not in times.holds.collections:
             continue  # a view, or not registered yet
 
         def held(kind: str, time: Timestamp, item: Item = item, **holder: object) -> Row:
             of_item = {"object_id": item.id, "object_name": item.name, "kind": kind}
             return {**of_item, "time": time, "age_ms": max(now - time, 0), **holder}
 
-        own = coordinator.capabilities.get(item.id)
+        own = context.tables.capabilities.get(item.id)
         token = own[0].token if own is not None else None
-        yield held("retention", coordinator.holds.policy(item.id), token=token)
-        for each in coordinator.holds.on(item.id):
+        yield held("retention", times.holds.policy(item.id), token=token)
+        for each in times.holds.on(item.id):
             subscription = each.subscription
             yield held(each.kind, each.time, connection_id=each.pid, subscription_id=subscription)
         known = {token}
         for id, hold in dataflows[item.id]:
             known.add(hold.token)
             yield held("dataflow", hold.frontier, dataflow_id=id, token=hold.token)
-        for grant in coordinator.storage.grants(item.id) if own is not None else ():
+        for grant in context.tables.storage.grants(item.id) if own is not None else ():
             if grant.mode == "read" and grant.token not in known:
                 yield held("capability", grant.frontier, token=grant.token)
 
 
 def _writers(context: StatementContext) -> Iterator[Row]:
     """Yield the live write capabilities of each collection."""
-    coordinator = context.coordinator
-    dataflows = {write.token: id for id, write in coordinator.compute.writes()}
-    for item in coordinator.state.all(Item):
-        own = coordinator.capabilities.get(item.id)
-        for grant in coordinator.storage.grants(item.id) if own is not None else ():
+    tables = context.tables
+    dataflows = {write.token: id for id, write in context.views.compute.writes()}
+    for item in context.names.state.all(Item):
+        own = tables.capabilities.get(item.id)
+        for grant in tables.storage.grants(item.id) if own is not None else ():
             if grant.mode != "write" or grant.frontier == EMPTY:
                 continue
             kind = "dataflow" if grant.token in dataflows else "capability"
             if own is not None and grant.token == own[1].token:
-                kind = "table" if item.id in coordinator.group else "environment"
+                kind = "table" if item.id in tables.group else "environment"
             yield {
                 "object_id": item.id,
                 "object_name": item.name,
                 "kind": kind,
-                "write_frontier": coordinator.storage.upper(item.id),
+                "write_frontier": tables.storage.upper(item.id),
                 "token": grant.token,
                 "dataflow_id": dataflows.get(grant.token),
             }
@@ -369,7 +367,7 @@ def _zones(context: StatementContext) -> Iterator[Row]:
 
 def _cursors(context: StatementContext) -> Iterator[Row]:
     """Yield the cursors of the session, and its named portals."""
-    for portal in context.sessions[context.pid].portals.values():
+    for portal in context.session.portals.values():
         syntax = portal.statement.syntax
         if portal.name and (portal.cursor or portal.desc is not None):
             yield {
@@ -384,7 +382,7 @@ def _cursors(context: StatementContext) -> Iterator[Row]:
 
 def _prepared(context: StatementContext) -> Iterator[Row]:
     """Yield the session's own prepared statements that have a name."""
-    for name, prepared in context.sessions[context.pid].statements.items():
+    for name, prepared in context.session.statements.items():
         if prepared.origin is not None:
             yield {
                 "name": name,
@@ -399,12 +397,12 @@ def _prepared(context: StatementContext) -> Iterator[Row]:
 
 def _table_activity(context: StatementContext) -> Iterator[Row]:
     """Yield the counts of tables, by the names of their columns in pg_stat_all_tables."""
-    coordinator = context.coordinator
+    tables = context.tables
     for item in context.planner.state.all(Item):
-        if item.id in coordinator.capabilities:
-            found = coordinator.activity.tables.get(item.id)
+        if item.id in tables.capabilities:
+            found = tables.activity.tables.get(item.id)
             if found is None:
-                found = TableActivity(coordinator.storage.count_updates(item.id))
+                found = TableActivity(tables.storage.count_updates(item.id))
             yield {
                 "id": item.id,
                 "n_tup_ins": found.inserted,
@@ -415,7 +413,7 @@ def _table_activity(context: StatementContext) -> Iterator[Row]:
 
 
 def _transaction_activity(context: StatementContext) -> Iterator[Row]:
-    activity = context.coordinator.activity
+    activity = context.tables.activity
     for database in activity.commits.keys() | activity.rollbacks.keys():
         yield {
             "datname": database,

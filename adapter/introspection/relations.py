@@ -50,7 +50,7 @@ def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:
 
     Returns None if they depend on more, or on changes of the running transaction.
     """
-    if builtin.name in MOVING or context.planner.state is not context.coordinator.state:
+    if builtin.name in MOVING or context.planner.state is not context.names.state:
         return None
     return _origin(context, builtin)
 
@@ -68,7 +68,7 @@ def builtin_rows(context: StatementContext, builtin: Builtin) -> pa.Table:
 
 
 def _rows(context: StatementContext, builtin: Builtin) -> Steps[pa.Table]:
-    state, answers = context.coordinator.state, context.coordinator.catalog_answers
+    state, answers = context.names.state, context.names.catalog_answers
     snapshot = partial(snapshot_of, context)
     if builtin.name in MOVING:
         return builtin.steps(snapshot())
@@ -89,7 +89,7 @@ async def builtin_tables(
     found = [BUILTINS[id] for id in ids if id in BUILTINS]
     if not found:
         return {}
-    state, answers = context.coordinator.state, context.coordinator.catalog_answers
+    state, answers = context.names.state, context.names.catalog_answers
     own = context.planner.state is not state
     origins = {each.id: _origin(context, each) for each in found if each.name not in MOVING}
     given: dict[GlobalId, pa.Table] = {}
@@ -122,7 +122,7 @@ async def load_names(context: StatementContext, columns: Iterable[ColumnType]) -
     Who encodes a result finds them made: it cannot wait.
     """
     sources = sources_of_names(column.type for column in columns)
-    if sources and context.planner.state is context.coordinator.state:
+    if sources and context.planner.state is context.names.state:
         await builtin_tables(context, sources)
 
 
@@ -139,9 +139,9 @@ def question_of(context: StatementContext, block: Block) -> Question | None:
 
 def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
     """Return the system as the session sees it now."""
-    reader, coordinator = context.planner.reader(), context.coordinator
+    reader = context.planner.reader()
     state, planned = reader.state, reader.planned
-    if state is not coordinator.state:
+    if state is not context.names.state:
         state = without_dropped(state, planned)
 
     def full_definition_of(id: GlobalId) -> str:
@@ -163,15 +163,15 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
     def position_of(id: GlobalId) -> Position:
         item = state.item(id)
         try:
-            return coordinator.sequences.position(generation_of(item), item.name)
+            return context.tables.sequences.position(generation_of(item), item.name)
         except UndefinedTable:  # another session has dropped it
             return Position(1, called=False)
 
     def subscription_state_of(id: GlobalId) -> tuple[int, int] | None:
-        position = coordinator.subscriptions.position(id, context.transaction.moves)
+        position = context.tables.subscriptions.position(id, context.transaction.moves)
         if position is None:
             return None
-        return position.reached, max(coordinator.oracle.read_ts() - position.as_of, 0)
+        return position.reached, max(context.times.oracle.read_ts() - position.as_of, 0)
 
     return IntrospectionSnapshot(
         state,
@@ -184,7 +184,7 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
         subscription_state_of,
         frontiers=partial(frontiers, context),
         live=lambda name: LIVE[name](context),
-        now=coordinator.clock.now(),
+        now=context.times.clock.now(),
         temporary=context.temporary_schema,
         search_path=reader.search_path,
         full_definition_of=full_definition_of,

@@ -11,8 +11,8 @@ from foreshore.sinks.spec import kind_of
 
 def sink_statuses(context: StatementContext) -> Iterator[Row]:
     """Yield the state of each sink, and its error if it stalls."""
-    state = context.coordinator.state
-    for id, status in context.coordinator.exports.controller.statuses().items():
+    state = context.names.state
+    for id, status in context.feeds.exports.controller.statuses().items():
         item = state.get(id)
         if isinstance(item, Item) and item.sink:
             yield {
@@ -28,7 +28,7 @@ def sink_statuses(context: StatementContext) -> Iterator[Row]:
 
 def sink_status_history(context: StatementContext) -> Iterator[Row]:
     """Yield the last states of sinks since the server started, also of dropped ones."""
-    for change in tuple(context.coordinator.exports.controller.states.history):
+    for change in tuple(context.feeds.exports.controller.states.history):
         yield {
             "occurred_at": change.at * 1000,
             "sink_id": change.id,
@@ -39,9 +39,8 @@ def sink_status_history(context: StatementContext) -> Iterator[Row]:
 
 def sink_statistics(context: StatementContext) -> Iterator[Row]:
     """Yield how much each sink has written since the server started, and how far it is."""
-    coordinator = context.coordinator
-    for id, status in coordinator.exports.controller.statuses().items():
-        frontier = coordinator.exports.frontier(id)
+    for id, status in context.feeds.exports.controller.statuses().items():
+        frontier = context.feeds.exports.frontier(id)
         yield {
             "id": id,
             "messages_staged": status.updates,
@@ -49,5 +48,5 @@ def sink_statistics(context: StatementContext) -> Iterator[Row]:
             "bytes_staged": status.bytes,
             "bytes_committed": status.committed_bytes,
             "frontier": frontier,
-            "lag": None if frontier is None else span(max(coordinator.clock.now() - frontier, 0)),
+            "lag": None if frontier is None else span(max(context.times.clock.now() - frontier, 0)),
         }

@@ -28,8 +28,8 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
     A table has the state of its source, unless it has ceased, or its rows are read while the others
     go on: then the details say how many of them were read.
     """
-    state = context.coordinator.state
-    for id, status in context.coordinator.ingestion.controller.statuses().items():
+    state = context.names.state
+    for id, status in context.feeds.ingestion.controller.statuses().items():
         source = state.get(id)
         spec = source.feed.spec if isinstance(source, Item) and source.feed else None
         for item in (source, *state.items_of(parts_of(id))):
@@ -54,7 +54,7 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
                 ),
                 "next_try_at": None if shown.next_try is None else shown.next_try * 1000,
             }
-    for item, received in context.coordinator.webhooks.received():
+    for item, received in context.feeds.webhooks.received():
         yield {
             "id": item.id,
             "name": item.name,
@@ -68,7 +68,7 @@ def source_statuses(context: StatementContext) -> Iterator[Row]:
 
 def postgres_sources(context: StatementContext) -> Iterator[Row]:
     """Yield the sources that read PostgreSQL, with the slots that they have in this database."""
-    controller = context.coordinator.ingestion.controller
+    controller = context.feeds.ingestion.controller
     for id in controller.statuses():
         running = controller.description(id)
         if running is not None and isinstance(running.spec, PostgresSource):
@@ -127,7 +127,7 @@ def _sees(planner: Planner, role: Role, item: Item) -> bool:
 
 def source_status_history(context: StatementContext) -> Iterator[Row]:
     """Yield the last states of sources since the server started, also of dropped ones."""
-    for change in tuple(context.coordinator.ingestion.controller.states.history):
+    for change in tuple(context.feeds.ingestion.controller.states.history):
         yield {
             "occurred_at": change.at * 1000,
             "source_id": change.id,
@@ -141,8 +141,8 @@ def source_statistics(context: StatementContext) -> Iterator[Row]:
 
     Counts begin with the server, offsets are those of now. The row of a source has the sums.
     """
-    state = context.coordinator.state
-    for id, status in context.coordinator.ingestion.controller.statuses().items():
+    state = context.names.state
+    for id, status in context.feeds.ingestion.controller.statuses().items():
         items = [each for each in (state.get(id), *state.items_of(parts_of(id)))]
         tables = [
             each
@@ -154,7 +154,7 @@ def source_statistics(context: StatementContext) -> Iterator[Row]:
         for table, output in found.items():
             if table != id:
                 yield _statistics(table, status, [output])
-    for item, received in context.coordinator.webhooks.received():
+    for item, received in context.feeds.webhooks.received():
         yield {
             "id": item.id,
             "messages_received": received.requests,
@@ -169,21 +169,20 @@ def source_statistics(context: StatementContext) -> Iterator[Row]:
 
 def dead_letters(context: StatementContext) -> Iterator[Row]:
     """Yield each relation of what sources could not use, and how many rows it has."""
-    coordinator = context.coordinator
-    for id in coordinator.ingestion.controller.statuses():
-        for item in letters_of(coordinator, id):
+    for id in context.feeds.ingestion.controller.statuses():
+        for item in letters_of(context.names, id):
             assert item.feed
             yield {
                 "source_id": id,
                 "object_id": item.id,
                 "kind": "error" if item.feed.reference == ERRORS else "late",
-                "letters": coordinator.storage.count_updates(item.id),
+                "letters": context.tables.storage.count_updates(item.id),
             }
 
 
-def letters_of(coordinator: Names, source: GlobalId) -> Iterator[Item]:
+def letters_of(names: Names, source: GlobalId) -> Iterator[Item]:
     """Yield the relations of what a source could not decode, and of rows that came too late."""
-    for item in coordinator.state.items_of(parts_of(source)):
+    for item in names.state.items_of(parts_of(source)):
         if item.feed and (item.feed.reference == ERRORS or item.feed.reference.startswith(LATE)):
             yield item
 

@@ -16,7 +16,7 @@ def recent_statements(context: StatementContext) -> Iterator[Row]:
     """Yield the statements of roles whose rights the role has; all to pg_read_all_stats."""
     state, role = context.planner.state, context.role
     sees_all = may_act_as(state, role, "pg_read_all_stats")
-    for each in list(context.coordinator.statement_history.entries):  # others are added meanwhile
+    for each in list(context.process.statement_history.entries):  # others are added meanwhile
         who = each.who
         if not (sees_all or (who.role in state.objects and owns(state, role, who.role))):
             continue

@@ -140,14 +140,14 @@ class UsageHistory:
 
 def replica_metrics(context: StatementContext) -> Iterator[Row]:
     """Yield the newest sample of each replica that is there."""
-    for each in _newest(context.coordinator.usage.replicas, context.coordinator.state).values():
+    for each in _newest(context.process.usage.replicas, context.names.state).values():
         yield _metrics(each)
 
 
 def replica_utilization(context: StatementContext) -> Iterator[Row]:
     """Yield the same in percent of what the machine has."""
     cores, memory = os.cpu_count() or 1, physical_bytes()
-    for each in _newest(context.coordinator.usage.replicas, context.coordinator.state).values():
+    for each in _newest(context.process.usage.replicas, context.names.state).values():
         yield {
             "replica_id": each.replica,
             "process_id": 0,
@@ -158,13 +158,13 @@ def replica_utilization(context: StatementContext) -> Iterator[Row]:
 
 def replica_metrics_history(context: StatementContext) -> Iterator[Row]:
     """Yield all samples of replicas that are kept."""
-    for each in tuple(context.coordinator.usage.replicas):
+    for each in tuple(context.process.usage.replicas):
         yield {**_metrics(each), "occurred_at": each.at * 1000}
 
 
 def replica_status_history(context: StatementContext) -> Iterator[Row]:
     """Yield the last states of replicas since the server started."""
-    for each in tuple(context.coordinator.usage.changes):
+    for each in tuple(context.process.usage.changes):
         yield {
             "replica_id": each.replica,
             "process_id": 0,
@@ -176,7 +176,7 @@ def replica_status_history(context: StatementContext) -> Iterator[Row]:
 
 def source_statistics_history(context: StatementContext) -> Iterator[Row]:
     """Yield the samples of sources: amounts since the server started, offsets behind."""
-    for each in tuple(context.coordinator.usage.sources):
+    for each in tuple(context.process.usage.sources):
         yield {
             **_flow(each),
             "messages_received": each.messages,
@@ -186,7 +186,7 @@ def source_statistics_history(context: StatementContext) -> Iterator[Row]:
 
 def sink_statistics_history(context: StatementContext) -> Iterator[Row]:
     """Yield the samples of sinks: amounts since the server started, milliseconds behind."""
-    for each in tuple(context.coordinator.usage.sinks):
+    for each in tuple(context.process.usage.sinks):
         yield {**_flow(each), "lag_ms": each.lag}
 
 

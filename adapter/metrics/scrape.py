@@ -125,7 +125,7 @@ class EnvironmentMetrics:
             lag = 0.0 if upper == EMPTY else max(coordinator.clock.now() - (upper - 1), 0) / 1000
             greatest = max(greatest, lag)
             own = reports.get(id, [])
-            found = causes_of(coordinator, id)
+            found = causes_of(coordinator, id, coordinator.oracle.read_ts())
             state = own[0].state if own else "pending"
             is_failing = any(not each.skipped for each in found)
             states["failing" if is_failing and state == "running" else state] += 1

@@ -88,7 +88,7 @@ async def bind_peek(
     if plan.is_open:
         finishing = bound_finishing(context, plan.query)
         if plan.is_large or has_long_values:
-            block = await blocking.run(context.coordinator.executor, bind_block, block, bindings)
+            block = await blocking.run(context.engines.executor, bind_block, block, bindings)
         else:
             block = bind_block(block, bindings)
     is_bound_alone = plan.is_open and not block.recursions and not plan.has_arrays
@@ -107,7 +107,7 @@ async def with_arrays_given(
     relation = block.relation
     if block.recursions or not has_long_arrays(relation) or is_series(relation):
         return block, given
-    executor = context.coordinator.executor
+    executor = context.engines.executor
     relation, rows = await blocking.run(executor, over_long_arrays, relation)
     return replace(block, relation=relation), {**given, **rows}
 
@@ -163,7 +163,7 @@ def timestamp_of(
     and for times before 1970.
     """
     if now is None:
-        now = context.coordinator.oracle.read_ts()
+        now = context.times.oracle.read_ts()
     value = value_of(context, scalar, now)
     if value is None:
         raise InvalidParameterValue("a time is needed, not NULL")

@@ -27,10 +27,10 @@ def answering_cluster(context: StatementContext) -> Cluster:
     Raises UndefinedObject if there is no such cluster, ObjectNotInPrerequisiteState if it has no
     replica.
     """
-    cluster = context.coordinator.state.cluster(context.cluster)
+    cluster = context.names.state.cluster(context.cluster)
     if cluster is None:
         raise UndefinedObject(f'unknown cluster "{context.cluster}"')
-    if not context.coordinator.has_replica(cluster.id):
+    if not context.views.has_replica(cluster.id):
         raise ObjectNotInPrerequisiteState(
             f'cluster "{cluster.name}" has no replicas available to service request',
             hint="Create one with CREATE CLUSTER REPLICA, or SET cluster to another one.",
@@ -44,7 +44,7 @@ def replanned_if_dropped(context: StatementContext, ids: Iterable[GlobalId]) -> 
     try:
         yield
     except DatabaseError as error:
-        dropped = not set(ids) <= context.coordinator.holds.collections.keys()
+        dropped = not set(ids) <= context.times.holds.collections.keys()
         if error.sqlstate in ("42704", "55000") and dropped:
             raise TableAltered() from error
         raise
@@ -57,7 +57,7 @@ async def asked_of_cluster(context: StatementContext, request: PeekRequest) -> R
     """
     cluster = answering_cluster(context)
     with replanned_if_dropped(context, request.reads):
-        return await context.coordinator.compute.peek(cluster.id, request)
+        return await context.views.compute.peek(cluster.id, request)
 
 
 def collections_read(context: StatementContext, plan: PeekPlan) -> set[GlobalId]:
@@ -73,14 +73,13 @@ def index_of(context: StatementContext, id: GlobalId) -> GlobalId:
 
     Raises ObjectNotInPrerequisiteState if the view's index was dropped.
     """
-    coordinator = context.coordinator
     if (
-        id in coordinator.capabilities
-        or id in coordinator.as_ofs
-        or id not in coordinator.state.objects
+        id in context.tables.capabilities
+        or id in context.views.as_ofs
+        or id not in context.names.state.objects
     ):
         return id
-    ready = coordinator.index_for(id, context.cluster)
+    ready = context.views.index_for(id, context.cluster)
     if not ready:
         raise ObjectNotInPrerequisiteState(f"the index on {id} was dropped by another session")
     return ready[0].id

@@ -84,7 +84,7 @@ async def execute(context: StatementContext, bound: BoundPeek) -> Result | None:
     if result is None or not query.row_outputs:
         return result
     rows = counted(await all_rows(result))
-    bindings = context.bindings(context.coordinator.oracle.read_ts())
+    bindings = context.bindings(context.times.oracle.read_ts())
     called = await results_by_row(context, rows, query.row_outputs, bindings)
     shown = [*range(len(query.desc.columns)), called.num_columns - 1]
     return await finished(called.select(shown), None)
@@ -96,7 +96,7 @@ async def open_source(context: StatementContext, bound: BoundPeek) -> RowSource 
         result = await execute(context, bound)
         return None if result is None else BatchSource(result)
     context.ran("Constant, in this process")
-    executor, memory = context.coordinator.executor, memory_limit(context.variables)
+    executor, memory = context.engines.executor, memory_limit(context.variables)
     source = await StreamSource(partial(_stream, bound), executor, memory).begun()
     only = source.only_batch
     return source if only is None else BatchSource(Result.of(only))
@@ -177,7 +177,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
                 bulk=_bulk_choice(context.variables, context.pid, engine),
                 memory=memory_limit(context.variables),
             )
-            stages = context.coordinator.compute.clusters.stages
+            stages = context.views.compute.clusters.stages
             with progress_told(request.bulk, stages, partial(context.notice, now=True)):
                 return await asked_of_cluster(context, request)
         case path:
@@ -250,10 +250,10 @@ async def _finished_constant(context: StatementContext, bound: BoundPeek) -> Res
     relation, finishing = bound.block.relation, bound.finishing
     if bound.is_light or memory_limit(context.variables) is not None:
         return await finished(await _constant(context, bound), finishing)
-    executor, given = context.coordinator.executor, counted_each(bound.given)
+    executor, given = context.engines.executor, counted_each(bound.given)
     if not can_stream(relation):
         return await blocking.run(executor, _evaluated_and_finished, relation, given, finishing)
-    scratch = context.coordinator.storage.scratch
+    scratch = context.tables.storage.scratch
     rows = await gathered(relation, given, executor, scratch, LARGE_RESULT)
     if rows is None:
         return await result_in_process(context, bound)
@@ -275,7 +275,7 @@ def _collected(rows: pa.Table, finishing: Finishing) -> Result:
 
 async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
     """Return the rows, with `__diff`, of a relation that the kernels compute."""
-    relation, executor = bound.block.relation, context.coordinator.executor
+    relation, executor = bound.block.relation, context.engines.executor
     given = counted_each(bound.given)
     if bound.is_light:
         return evaluate_linear(relation, given)
@@ -283,7 +283,7 @@ async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
         return await rows_in_process(context, bound)
     if not can_stream(relation):
         return await blocking.run(executor, evaluate_linear, relation, given)
-    rows = await gathered(relation, given, executor, context.coordinator.storage.scratch)
+    rows = await gathered(relation, given, executor, context.tables.storage.scratch)
     assert rows is not None
     return rows
 
@@ -296,13 +296,13 @@ async def changes(context: StatementContext, plan: Changes, time: Timestamp) -> 
 
     Raises InvalidParameterValue for bounds outside of the readable times.
     """
-    coordinator = context.coordinator
-    await coordinator.wait_readable(plan.of, time)
+    times = context.times
+    await times.wait_readable(plan.of, time)
     through = time if plan.through is None else timestamp_of(context, plan.through, time)
-    await coordinator.compute.maintained.errors_known([plan.of], min(through, time))
-    if plan.of not in coordinator.holds.collections:
+    await context.views.compute.maintained.errors_known([plan.of], min(through, time))
+    if plan.of not in times.holds.collections:
         raise UndefinedObject(f'"{plan.name}" was dropped')
-    since, altered = coordinator.since(plan.of), coordinator.state.altered(plan.of)
+    since, altered = times.since(plan.of), context.names.state.altered(plan.of)
     change = context.transaction.catalog
     if change is not None and plan.of in change.constrained_since:
         since = altered = max(since, change.constrained_since[plan.of])
@@ -318,9 +318,9 @@ async def changes(context: StatementContext, plan: Changes, time: Timestamp) -> 
         context.notice(ends, hint="CHANGES tells what came after that.")
     if after > through:
         raise InvalidParameterValue(f"CHANGES after {after} cannot end at {through}")
-    await coordinator.compute.maintained.check_errors([plan.of], after, through)
-    read, _ = coordinator.capabilities_of(plan.of)
-    found = await coordinator.storage.changes(read, after, through)
+    await context.views.compute.maintained.check_errors([plan.of], after, through)
+    read, _ = context.tables.capabilities_of(plan.of)
+    found = await context.tables.storage.changes(read, after, through)
     return await blocking.run(None, _rows, found, plan.columns)
 
 

@@ -68,14 +68,14 @@ async def result_in_process(context: StatementContext, bound: BoundPeek) -> Resu
 
     result = await _evaluate(context, bound, finish, extent)
     if result.spilled_bytes > LARGE_RESULT:
-        await blocking.run(context.coordinator.executor, give_back)
+        await blocking.run(context.engines.executor, give_back)
     return result
 
 
 async def rows_in_process(context: StatementContext, bound: BoundPeek) -> pa.Table:
     """Return the rows of `bound` with `__diff`, not finished."""
     question = None if bound.given else question_of(context, bound.block)
-    memory, scratch = memory_limit(context.variables), context.coordinator.storage.scratch
+    memory, scratch = memory_limit(context.variables), context.tables.storage.scratch
 
     def check(size: int) -> None:
         check_memory(size, memory)
@@ -87,8 +87,7 @@ async def rows_in_process(context: StatementContext, bound: BoundPeek) -> pa.Tab
     evaluate = partial(_evaluate, context, bound, take)
     if question is None:
         return await evaluate()
-    coordinator = context.coordinator
-    return await coordinator.catalog_answers.answer(coordinator.state, question, evaluate)
+    return await context.names.catalog_answers.answer(context.names.state, question, evaluate)
 
 
 async def _evaluate(
@@ -98,11 +97,11 @@ async def _evaluate(
     extent: Extent = ALL_ROWS,
 ) -> T:
     """Return `take` of the parts of the rows with `__diff`, computed on a thread."""
-    coordinator, block, time = context.coordinator, bound.block, bound.time
-    stored = (block.sources() - bound.given.keys()) & coordinator.capabilities.keys()
+    engines, block, time = context.engines, bound.block, bound.time
+    stored = (block.sources() - bound.given.keys()) & context.tables.capabilities.keys()
     for id in stored:
-        await coordinator.wait_readable(id, time)
-    await coordinator.compute.maintained.check_errors(stored, time)
+        await context.times.wait_readable(id, time)
+    await context.views.compute.maintained.check_errors(stored, time)
     given = {**await builtin_tables(context, block.sources() - bound.given.keys()), **bound.given}
     inputs: dict[GlobalId, Input] = {}
     snapshots: list[Snapshot] = []
@@ -114,9 +113,9 @@ async def _evaluate(
     def steps(*, is_apart: bool, is_small: bool) -> Steps[T]:
         evaluations: Evaluations
         engine: AbstractContextManager[Evaluations] = (
-            coordinator.isolated.evaluations(cancellation, memory)
+            engines.isolated.evaluations(cancellation, memory)
             if is_apart
-            else coordinator.engine.evaluations(cancellation)
+            else engines.engine.evaluations(cancellation)
         )
         with ExitStack() as stack:
             if is_small:
@@ -133,14 +132,12 @@ async def _evaluate(
             inputs[id] = _input(context, bound, given, id, snapshots)
         stored_inputs = {id: each for id, each in inputs.items() if id not in BUILTINS}
         estimate = partial(_holds_much, block, stored_inputs, snapshots)
-        much = await blocking.run(coordinator.executor, estimate) if snapshots else estimate()
+        much = await blocking.run(engines.executor, estimate) if snapshots else estimate()
         is_apart = heavy or much or memory is not None
         is_small = not stored_inputs and not has_long and not much
         owner = context.roles.login.id
-        async with coordinator.apart.share(owner) if is_apart else nullcontext():
-            return await in_slices(
-                coordinator.executor, steps(is_apart=is_apart, is_small=is_small)
-            )
+        async with engines.apart.share(owner) if is_apart else nullcontext():
+            return await in_slices(engines.executor, steps(is_apart=is_apart, is_small=is_small))
     except BaseException:
         cancellation.cancel()
         raise
@@ -207,14 +204,14 @@ def _input(
     if id in given:
         rows = given[id]
         return Input(rows.schema, (), (insertions_at(rows, 0),))
-    coordinator, transaction = context.coordinator, context.transaction
+    tables, transaction = context.tables, context.transaction
     parts = [part.rows.table for part in transaction.rows(id)] if bound.own else []
     contents = transaction.altered(id).contents
     if bound.own and contents is not None:
         parts.append(contents)
     written = tuple(at_time(part, bound.time) for part in parts)
-    if id in coordinator.capabilities:
-        snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], bound.time)
+    if id in tables.capabilities:
+        snapshot = tables.storage.snapshot(tables.capabilities[id][0], bound.time)
         snapshots.append(snapshot)
         return Input(snapshot.schema, (), (*snapshot.tail, *written))
     if not transaction.made(id):

@@ -117,8 +117,8 @@ async def _wait_for_inputs(context: StatementContext, trace: Trace, bound: Bound
     elif isinstance(path, IndexLookups):
         read = path.collections
     for id in sorted(read):
-        if id in context.coordinator.holds.collections:  # others are new in this transaction
-            await context.coordinator.wait_readable(id, bound.time)
+        if id in context.times.holds.collections:  # others are new in this transaction
+            await context.times.wait_readable(id, bound.time)
     trace.waited += perf_counter() - began
 
 
@@ -187,14 +187,14 @@ def plan_for_time(
     materialized views that do not know it are computed from what does.
     """
     if time is not None:
-        if past and (younger := younger_views(context.coordinator, plan.shards, time)):
+        if past and (younger := younger_views(context.names, context.times, plan.shards, time)):
             return context.planner.peek_without_indexes(context.prepared, younger)
         used = {index_of(context, id) for id in plan.shards} - plan.shards
         if plan.index is not None:
             used.add(plan.index.index)
         if isinstance(plan.path, IndexLookups):
             used = set(plan.path.collections)
-        since = context.coordinator.holds.since
+        since = context.times.holds.since
         if any(since(index) > time for index in used):
             return context.planner.peek_without_indexes(context.prepared)
     return plan.without_key()

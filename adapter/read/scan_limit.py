@@ -19,9 +19,10 @@ def refuse_large_scan(context: StatementContext, plan: PeekPlan) -> None:
     limit = context.variables["max_scan_size"]
     if limit == "0" or not isinstance(plan.path, Bulk | InProcess):
         return
-    coordinator = context.coordinator
     size = sum(
-        coordinator.storage.size_bytes(id) for id in plan.shards if id in coordinator.capabilities
+        context.tables.storage.size_bytes(id)
+        for id in plan.shards
+        if id in context.tables.capabilities
     )
     if size > _bytes(limit):
         raise ScanTooLarge(size, _bytes(limit))

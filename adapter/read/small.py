@@ -51,12 +51,12 @@ async def small_result(context: StatementContext, bound: BoundPeek) -> Result | 
 
     Raises TableAltered if an input was dropped meanwhile.
     """
-    coordinator, block, time = context.coordinator, bound.block, bound.time
+    tables, block, time = context.tables, bound.block, bound.time
     stored = block.sources()
     if (
         block.recursions
         or bound.given
-        or not stored <= coordinator.capabilities.keys()
+        or not stored <= tables.capabilities.keys()
         or not _is_small_plan(context, bound)
         or pinned_replica(context) is not None
     ):
@@ -64,12 +64,12 @@ async def small_result(context: StatementContext, bound: BoundPeek) -> Result | 
     answering_cluster(context)
     with replanned_if_dropped(context, stored):
         for id in stored:
-            await coordinator.wait_readable(id, time)
-    await coordinator.compute.maintained.check_errors(stored, time)
-    if not stored <= coordinator.capabilities.keys():
+            await context.times.wait_readable(id, time)
+    await context.views.compute.maintained.check_errors(stored, time)
+    if not stored <= tables.capabilities.keys():
         raise TableAltered()
-    capabilities = [coordinator.capabilities[id][0] for id in stored]
-    snapshots = [coordinator.storage.snapshot(each, time) for each in capabilities]
+    capabilities = [tables.capabilities[id][0] for id in stored]
+    snapshots = [tables.storage.snapshot(each, time) for each in capabilities]
     cancellation = Cancellation()
 
     async def evaluated() -> Result | None:
@@ -77,8 +77,8 @@ async def small_result(context: StatementContext, bound: BoundPeek) -> Result | 
             if not _are_small(snapshots):
                 return None
             return await blocking.run(
-                coordinator.executor,
-                _evaluate, bound, snapshots, coordinator.decoded, cancellation,
+                context.engines.executor,
+                _evaluate, bound, snapshots, context.engines.decoded, cancellation,
             )  # fmt: skip
         except (NotSmall, TooLong):
             return None
@@ -120,7 +120,7 @@ async def small_over(context: StatementContext, bound: BoundPeek) -> pa.Table | 
     try:
         if _is_done_at_once(relation, bound):
             return evaluate()
-        work = blocking.run(context.coordinator.executor, evaluate)
+        work = blocking.run(context.engines.executor, evaluate)
         return await _until_ended(work, cancellation)
     except NotSmall:
         return None
@@ -197,16 +197,16 @@ async def stored_rows(
     context: StatementContext, table: GlobalId, time: Timestamp
 ) -> pa.RecordBatch | None:
     """Return the rows of a stored table at a time; None if they are not few."""
-    coordinator = context.coordinator
-    planned = coordinator.catalog.planned.get(table)
-    await coordinator.wait_readable(table, time)
-    if planned is None or table not in coordinator.capabilities:
+    tables = context.tables
+    planned = context.names.catalog.planned.get(table)
+    await context.times.wait_readable(table, time)
+    if planned is None or table not in tables.capabilities:
         raise TableAltered()
-    columns, (read, *_) = planned.desc.columns, coordinator.capabilities[table]
-    snapshot = coordinator.storage.snapshot(read, time)
+    columns, (read, *_) = planned.desc.columns, tables.capabilities[table]
+    snapshot = tables.storage.snapshot(read, time)
 
     def rows_at() -> pa.RecordBatch:
-        rows = _rows_at(_updates(snapshot, coordinator.decoded), Get(table, columns), time)
+        rows = _rows_at(_updates(snapshot, context.engines.decoded), Get(table, columns), time)
         places = pa.array(np.repeat(np.arange(rows.count), rows.diffs))
         arrays = [column.take(places) for column in rows.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=rows_schema(columns))
@@ -215,7 +215,7 @@ async def stored_rows(
         try:
             if not _are_small([snapshot]):
                 return None
-            return await blocking.run(coordinator.executor, rows_at)
+            return await blocking.run(context.engines.executor, rows_at)
         except (NotSmall, TooLong):
             return None
         finally:

@@ -17,7 +17,8 @@ from foreshore.adapter.plans.access_path import PeekPlan
 from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.cluster_choice import collections_read
-from foreshore.adapter.services.collections import Collections
+from foreshore.adapter.services.names import Names
+from foreshore.adapter.services.times import Times
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.transaction.timestamp_selection import (
@@ -71,18 +72,18 @@ def read_time(
     adds the keys. Raises Conflict or NotYetKnown if `ids` are not readable at the transaction's
     time, CollectionCorrupted if one is damaged.
     """
-    transaction, coordinator = context.transaction, context.coordinator
+    times, transaction = context.times, context.transaction
     if at_once and context.alone and as_of is None:
         time = _newest_time(context)
         if time is not None:
-            coordinator.compute.maintained.check_not_corrupt(ids)
+            context.views.compute.maintained.check_not_corrupt(ids)
             transaction.time = time
             return time
     ids = tuple(ids)
     if as_of is not None:
         refuse_own_past(context, (*ids, *also))
-    ids = [id for id in ids if id in coordinator.holds.collections]
-    coordinator.compute.maintained.check_not_corrupt(ids)
+    ids = [id for id in ids if id in times.holds.collections]
+    context.views.compute.maintained.check_not_corrupt(ids)
     if as_of is None and transaction.time is not None:
         time = transaction.time
         require(context, ids, time)
@@ -92,9 +93,9 @@ def read_time(
             transaction.time = time
             if transaction.block:
                 # A transaction block may read any of it later.
-                coordinator.holds.hold_all_for(transaction, time, context.pid)
+                times.holds.hold_all_for(transaction, time, context.pid)
     if (as_of is not None or not transaction.block) and not (at_once and context.alone):
-        coordinator.holds.hold_for(transaction, ids, time, context.pid)
+        times.holds.hold_for(transaction, ids, time, context.pid)
     if as_of is None and not by_key:
         note_tables_read(context, (*ids, *also))
     if context.variables.settings.tells_time:
@@ -104,7 +105,7 @@ def read_time(
 
 def _newest_time(context: StatementContext) -> Timestamp | None:
     """Return the newest time, if a transaction that reads once, and nothing else, reads at it."""
-    transaction, coordinator = context.transaction, context.coordinator
+    transaction = context.transaction
     if transaction.block or transaction.time is not None or transaction.staged.catalog is not None:
         return None
     settings = context.variables.settings
@@ -112,15 +113,15 @@ def _newest_time(context: StatementContext) -> Timestamp | None:
         return None
     if settings.isolation != "strict serializable" and not context.reads_newest:
         return None  # it may have another time, to wait for nothing
-    time = coordinator.oracle.read_ts()
-    altered = coordinator.catalog.state.altered_below(context.prepared.used)
+    time = context.times.oracle.read_ts()
+    altered = context.names.catalog.state.altered_below(context.prepared.used)
     return time if not altered or max(altered.values()) <= time else None
 
 
 def note_tables_read(context: StatementContext, ids: Iterable[GlobalId]) -> None:
     """Add the tables below `ids` to the transaction's reads."""
     # The transaction's own new tables change for nobody else. A dropped table has changed.
-    group, below = context.coordinator.group, tables_below(context, ids)
+    group, below = context.tables.group, tables_below(context, ids)
     context.transaction.tables_read.update(
         id for id in below if id in group or group.is_altered(id)
     )
@@ -145,12 +146,12 @@ def choose(
     intervals = _intervals(context, ids)
     if onwards:
         for id, each in intervals.items():
-            since = max(each.since, context.coordinator.compute.skipped.exact_since(id))
+            since = max(each.since, context.views.compute.skipped.exact_since(id))
             intervals[id] = replace(each, since=since, skipped=())
     return select_timestamp(
         intervals,
         context.isolation,
-        context.coordinator.oracle.read_ts(),
+        context.times.oracle.read_ts(),
         as_of=exact,
         at_least=at_least,
         name_of=partial(_name_of, context),
@@ -169,24 +170,24 @@ def move_forward(context: StatementContext) -> None:
     It is if it has read only under keys that it has locked, and these have not changed. The earlier
     answers are then true at both times, and the commit checks the later one.
     """
-    transaction, coordinator = context.transaction, context.coordinator
-    now = coordinator.oracle.read_ts()
+    transaction = context.transaction
+    now = context.times.oracle.read_ts()
     if transaction.time is None or transaction.time >= now or transaction.tables_read:
         return
     keys = transaction.keys_read
-    if not coordinator.locks.holds(keys, transaction):
+    if not context.tables.locks.holds(keys, transaction):
         return
-    if coordinator.keys.changed(keys, transaction.time):
+    if context.tables.keys.changed(keys, transaction.time):
         return
     transaction.time = now
-    coordinator.holds.move_all(transaction, now, context.pid)
+    context.times.holds.move_all(transaction, now, context.pid)
 
 
 def tables_below(context: StatementContext, ids: Iterable[GlobalId]) -> set[GlobalId]:
     """Return the tables from which `ids` derive, the transaction's new ones included."""
     tables: set[GlobalId] = set()
     for id in ids:
-        tables |= context.coordinator.catalog.bases(id)
+        tables |= context.names.catalog.bases(id)
     return tables
 
 
@@ -213,22 +214,22 @@ async def wait_for_time(
     `ids` are held at that time meanwhile, which keeps no history of the present. Collections that
     derive from no table never change and need no waiting.
     """
-    coordinator = context.coordinator
+    times = context.times
     time = timestamp_of(context, requested.time)
-    ahead_ms = time - coordinator.oracle.read_ts()
+    ahead_ms = time - times.oracle.read_ts()
     refuse_own_past(context, ids := list(ids))
-    ids = [id for id in ids if id in coordinator.holds.collections]
+    ids = [id for id in ids if id in times.holds.collections]
     if ahead_ms <= 0 or not tables_below(context, ids):
         return False
     choose(context, ids, requested)  # raises with bounded staleness, which never waits
-    coordinator.holds.hold_for(context.transaction, ids, time, context.pid)
+    times.holds.hold_for(context.transaction, ids, time, context.pid)
     if ahead_ms > FAR_AHEAD_MS:
         context.notice(
             f"waiting for time {time}, which is {ahead_ms / 1000:.0f} seconds ahead",
             hint="Times are milliseconds since 1970, or of type timestamptz.",
             now=True,
         )
-    await coordinator.group.reached(time)
+    await context.tables.group.reached(time)
     return True
 
 
@@ -265,7 +266,7 @@ def refuse_own_past(context: StatementContext, ids: Iterable[GlobalId]) -> None:
 
 
 def younger_views(
-    coordinator: Collections, ids: Iterable[GlobalId], time: Timestamp
+    names: Names, times: Times, ids: Iterable[GlobalId], time: Timestamp
 ) -> frozenset[GlobalId]:
     """Return the views among `ids`, and below them, to be computed from what knows `time`.
 
@@ -274,24 +275,24 @@ def younger_views(
     """
     younger: set[GlobalId] = set()
     for id in ids:
-        found = _computed(coordinator, id, time)
+        found = _computed(names, times, id, time)
         if found is not None:
             younger |= found
     return frozenset(younger)
 
 
 def _computed(
-    coordinator: Collections, id: GlobalId, time: Timestamp
+    names: Names, times: Times, id: GlobalId, time: Timestamp
 ) -> frozenset[GlobalId] | None:
     """Return the views to be computed for `id` to be known at `time`; None if it cannot be."""
-    item = coordinator.state.get(id)
-    if id not in coordinator.holds.collections or coordinator.since(id) <= time:
+    item = names.state.get(id)
+    if id not in times.holds.collections or times.since(id) <= time:
         return frozenset()
     if not isinstance(item, Item) or item.type != "materialized view" or item.refresh:
         return None
     found = {id}
-    for source in coordinator.catalog.sources(id):
-        below = _computed(coordinator, source, time)
+    for source in names.catalog.sources(id):
+        below = _computed(names, times, source, time)
         if below is None:
             return None
         found |= below
@@ -303,10 +304,9 @@ def _computed(
 
 def notify_of_waiting(context: StatementContext, ids: Iterable[GlobalId], time: Timestamp) -> None:
     """Send a notice for each of `ids` that is far behind `time`, or is filled for some seconds."""
-    coordinator = context.coordinator
     filling = []
-    for id in coordinator.holds.collections.keys() & set(ids):
-        upper, since = coordinator.upper(id), coordinator.as_ofs.get(id, 0)
+    for id in context.times.holds.collections.keys() & set(ids):
+        upper, since = context.times.upper(id), context.views.as_ofs.get(id, 0)
         if max(upper, since) <= time - FAR_BEHIND_MS:
             _notify_of_input(context, id, time)
         elif upper <= since:
@@ -317,9 +317,8 @@ def notify_of_waiting(context: StatementContext, ids: Iterable[GlobalId], time: 
 
 def _notify_of_input(context: StatementContext, id: GlobalId, time: Timestamp) -> None:
     """Send a notice at once that the statement waits for a collection."""
-    coordinator = context.coordinator
     item = context.planner.reader().state.item(id)
-    upper, since = coordinator.upper(id), coordinator.as_ofs.get(id, 0)
+    upper, since = context.times.upper(id), context.views.as_ofs.get(id, 0)
     lag_seconds = (time - upper) / 1000
     how = f"is {lag_seconds:.0f} seconds behind" if upper > since else "is being filled"
     hint = "mz_internal.mz_frontiers says how far each collection is."
@@ -328,11 +327,10 @@ def _notify_of_input(context: StatementContext, id: GlobalId, time: Timestamp) -
 
 def _notify_later(context: StatementContext, ids: Sequence[GlobalId], time: Timestamp) -> None:
     """Send a notice for those of `ids` that the statement still waits for after some seconds."""
-    coordinator = context.coordinator
 
     def tell() -> None:
         for id in ids:
-            if id in coordinator.holds.collections and coordinator.upper(id) <= time:
+            if id in context.times.holds.collections and context.times.upper(id) <= time:
                 _notify_of_input(context, id, time)
 
     context.interrupts.call_later(FILLING_SECONDS, tell)
@@ -340,11 +338,10 @@ def _notify_later(context: StatementContext, ids: Sequence[GlobalId], time: Time
 
 def _notify_of_time(context: StatementContext, ids: Sequence[GlobalId], time: Timestamp) -> None:
     """Send a notice of the time at which a query reads, and of its inputs' frontiers."""
-    coordinator = context.coordinator
-    detail = [f"The newest time that has been read or written is {coordinator.oracle.read_ts()}."]
+    detail = [f"The newest time that has been read or written is {context.times.oracle.read_ts()}."]
     for id in ids:
-        interval = coordinator.interval(id)
-        name = ".".join(filter(None, coordinator.state.full_name(coordinator.state.item(id))))
+        interval = context.times.interval(id)
+        name = ".".join(filter(None, context.names.state.full_name(context.names.state.item(id))))
         detail.append(f"{name} is known from {interval.since} to before {interval.upper}.")
     context.notice(f"query timestamp: {time}", detail=" ".join(detail))
 
@@ -354,18 +351,18 @@ def _intervals(context: StatementContext, ids: Iterable[GlobalId]) -> dict[Globa
 
     A plan may use a table's constraints without reading it, for example to remove a join.
     """
-    coordinator = context.coordinator
-    intervals = {id: coordinator.interval(id) for id in ids}
-    for id, time in coordinator.state.altered_below(context.prepared.used).items():
-        intervals.setdefault(id, Interval(time, coordinator.upper(id), time))
+    times = context.times
+    intervals = {id: times.interval(id) for id in ids}
+    for id, time in context.names.state.altered_below(context.prepared.used).items():
+        intervals.setdefault(id, Interval(time, times.upper(id), time))
     change = context.transaction.catalog
     if change is not None and change.constrained_since:
         for id in (
             _tables_of(context.planner, context.prepared, intervals)
             & change.constrained_since.keys()
         ):
-            since = max(change.constrained_since[id], coordinator.since(id))
-            intervals[id] = Interval(since, coordinator.upper(id), since)
+            since = max(change.constrained_since[id], times.since(id))
+            intervals[id] = Interval(since, times.upper(id), since)
     return intervals
 
 
@@ -375,5 +372,5 @@ def _tables_of(planner: Planner, prepared: Prepared, ids: Iterable[GlobalId]) ->
 
 
 def _name_of(context: StatementContext, id: GlobalId) -> str:
-    item = context.planner.state.get(id) or context.coordinator.state.get(id)
+    item = context.planner.state.get(id) or context.names.state.get(id)
     return id if item is None else item.name

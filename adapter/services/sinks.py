@@ -28,5 +28,5 @@ class Exports(Protocol):
     async def wait_for(self, sink: GlobalId, time: Timestamp) -> None:
         """Wait until the target has all changes up to `time`; raises UndefinedObject."""
 
-    def relation(self, sink: GlobalId) -> GlobalId:
-        """Return the relation that a sink writes; raises UndefinedObject."""
+    async def check_relation(self, sink: GlobalId, time: Timestamp) -> None:
+        """Raise DataError if the data of a sink's relation has an error; or UndefinedObject."""

@@ -23,7 +23,7 @@ async def wait_for_tables(context: StatementContext) -> None:
     This wait can be interrupted, and deadlocks are found. A change of the catalog locks its tables
     against them, since other changes would wait for it while it waited for a table.
     """
-    locks, transaction = context.coordinator.locks, context.transaction
+    locks, transaction = context.tables.locks, context.transaction
     left = list(transaction.staged.rows)
     while left:  # others may lock one while another is waited for
         ahead = transaction.catalog is not None
@@ -41,7 +41,7 @@ async def wait_for_views(context: StatementContext) -> None:
     """
     change = context.transaction.catalog
     if change is not None:
-        await context.coordinator.view_handoff.ready(change.planned, change.state)
+        await context.views.view_handoff.ready(change.planned, change.state)
 
 
 async def commit_effects(context: StatementContext, visible: Callable[[], None] | None) -> None:
@@ -49,7 +49,7 @@ async def commit_effects(context: StatementContext, visible: Callable[[], None] 
 
     Raises Conflict if what it read has changed, and the errors of broken constraints.
     """
-    coordinator, transaction = context.coordinator, context.transaction
+    transaction = context.transaction
     catalog, staged = transaction.catalog, transaction.staged
     altered = {} if catalog is None else altered_indexes(context)
     write = await write_of(context, altered)
@@ -59,11 +59,11 @@ async def commit_effects(context: StatementContext, visible: Callable[[], None] 
         contents = {
             id: each.contents for id, each in staged.altered.items() if each.contents is not None
         }
-        await coordinator.catalog_commits.commit(write, CatalogChange(catalog, altered, contents))
+        await context.names.catalog_commits.commit(write, CatalogChange(catalog, altered, contents))
         return
     if write.moves:
-        move_positions(write, coordinator.subscriptions, visible or (lambda: None))
-    await coordinator.group.write(write)
+        move_positions(write, context.tables.subscriptions, visible or (lambda: None))
+    await context.tables.group.write(write)
 
 
 async def write_of(
@@ -86,7 +86,7 @@ async def write_of(
         parts = written.parts
         rows[id] = [part.rows for part in parts]
         if id in altered:
-            executor = context.coordinator.executor
+            executor = context.engines.executor
             keyed[id] = await blocking.run(executor, _by_keys, parts, altered[id])
         elif parts[0].keyed:
             keyed[id] = [part.keyed for part in parts]

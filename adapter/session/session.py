@@ -315,27 +315,14 @@ class Session:
         again: bool = False,
     ) -> StatementContext:
         """Return the context of one run of a statement, in the running transaction if any."""
-        transactions = self.transactions
+        transactions, services = self.transactions, self.coordinator
         return StatementContext(
-            prepared,
-            args,
-            alone,
-            transactions.running or transactions.new(),
-            self.planner,
-            self.coordinator,
-            self.environment.sessions,
-            self.pid,
-            self.roles,
-            self.variables,
-            self.last_values,
-            set(),
-            transactions.met_alter,
-            self.interrupts,
-            self.inbox,
-            self.notice,
-            self.portals.streams.append,
-            again,
-        )
+            prepared, args, alone, transactions.running or transactions.new(), self.planner,
+            # names, times, tables, views, engines, feeds, process
+            services, services, services, services, services, services, services,
+            self.environment.sessions, self, self.pid, self.roles, self.variables,
+            set(), self.interrupts, self.notice, again,
+        )  # fmt: skip
 
     async def run_aside(
         self, is_small: bool, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs

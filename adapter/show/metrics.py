@@ -37,8 +37,8 @@ def metric_text(
 
 def metric_statuses(context: StatementContext) -> Iterator[Row]:
     """Yield the state of each metric, and its error if it stalls."""
-    state = context.coordinator.state
-    for id, (status, series) in context.coordinator.published.statuses().items():
+    state = context.names.state
+    for id, (status, series) in context.feeds.published.statuses().items():
         item = state.get(id)
         if isinstance(item, Item):
             yield {

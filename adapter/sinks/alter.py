@@ -35,13 +35,13 @@ def alter_sink(context: StatementContext, plan: AlterSink) -> Completed:
 
 def _resumed(context: StatementContext, item: Item, spec: SinkSpec) -> SinkSpec:
     """Return the sink of the original database as one of this database, under its old name."""
-    lineage = context.coordinator.lineage
+    lineage = context.names.lineage
     if not is_paused(lineage, item.id, spec):
         raise ObjectNotInPrerequisiteState(
             f'sink "{item.name}" is not paused',
             hint="Sinks are paused in a database that was restored from a backup.",
         )
-    position = context.coordinator.subscriptions.position(item.id)
+    position = context.tables.subscriptions.position(item.id)
     assert position is not None, item
     return msgspec.structs.replace(
         spec,

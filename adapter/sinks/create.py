@@ -20,7 +20,7 @@ async def check_target(context: StatementContext, plan: CreateSink) -> None:
     if taken and subscription.if_not_exists:
         return
     with context.interrupts.running():
-        await context.coordinator.exports.check(plan.spec, subscription.query.desc)
+        await context.feeds.exports.check(plan.spec, subscription.query.desc)
 
 
 def create_sink(context: StatementContext, plan: CreateSink) -> Completed:

@@ -25,6 +25,7 @@ from foreshore.adapter.sinks.previous import previous_of
 from foreshore.adapter.subscribe.reading import (
     changed,
     changed_relation,
+    check_errors,
     contents,
     interval,
     last_changes,
@@ -172,6 +173,10 @@ class SinkExports:
     def target_name(self, id: str, spec: SinkSpec) -> str:
         """Return the name of a sink in its target, where several databases may write."""
         return f"foreshore_{(spec.written_as or self._lineage.database)[:12]}_{id}"
+
+    async def check_relation(self, sink: GlobalId, time: Timestamp) -> None:
+        """Raise DataError if the data of a sink's relation has an error; or UndefinedObject."""
+        await check_errors(self._coordinator, self.relation(sink), time)
 
     def _described(self, item: Item, spec: SinkSpec) -> SinkDescription:
         assert item.cluster is not None, item

@@ -49,7 +49,7 @@ def set_sink_from(context: StatementContext, plan: SetSinkFrom) -> Completed:
             hint="They are the key of the sink. Create another sink with KEY ... NOT ENFORCED.",
         )
     made = context.transaction.made(item.id)  # then it has not begun
-    if not made and context.coordinator.subscriptions.previous(item.id) is not None:
+    if not made and context.tables.subscriptions.previous(item.id) is not None:
         raise ObjectNotInPrerequisiteState(
             f'sink "{item.name}" has not written the change to its present relation',
             hint=f"Run WAIT FOR SINKS {item.name} first.",

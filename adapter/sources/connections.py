@@ -77,7 +77,7 @@ async def validate_new(context: StatementContext, plan: CreateConnection) -> Non
     if plan.validate:
         spec = _spec(context.planner, context.role, ConnectionSpec(plan.kind, {}), plan.options)
         state, name = context.planner.state, plan.name.item
-        reached = access_by(context.coordinator, state.get, name, spec, context.role.id)
+        reached = access_by(context.names, state.get, name, spec, context.role.id)
         await _reach(context, reached)
 
 
@@ -91,7 +91,7 @@ async def validate_altered(context: StatementContext, plan: AlterConnection) -> 
     changed = msgspec.structs.replace(
         found, spec=_spec(context.planner, context.role, found.spec, plan.options)
     )
-    await _reach(context, access(context.coordinator, context.planner.state.get, changed))
+    await _reach(context, access(context.names, context.planner.state.get, changed))
 
 
 async def validate_connection(context: StatementContext, plan: ValidateConnection) -> Completed:
@@ -100,13 +100,13 @@ async def validate_connection(context: StatementContext, plan: ValidateConnectio
     assert isinstance(found, Connection), found
     check_urls(found.spec)
     if plan.publication is None:
-        await _reach(context, access(context.coordinator, context.planner.state.get, found))
+        await _reach(context, access(context.names, context.planner.state.get, found))
         return Completed("VALIDATE CONNECTION")
     if found.spec.kind != "postgres":
         raise WrongObjectType(f'connection "{found.name}" is not to POSTGRES')
     with context.interrupts.running():
         spec = PostgresSource(found.id, plan.publication)
-        found_there = await context.coordinator.ingestion.discovered(spec)
+        found_there = await context.feeds.ingestion.discovered(spec)
     outputs = of_all_tables(context.notice, found_there.outputs)
     if not outputs:
         raise UndefinedTable(
@@ -123,7 +123,7 @@ async def validate_connection(context: StatementContext, plan: ValidateConnectio
 async def _reach(context: StatementContext, access: Access) -> None:
     """Connect to an external system, and send a notice for each feature that it lacks."""
     with context.interrupts.running():
-        lacks = await context.coordinator.ingestion.validate(access)
+        lacks = await context.feeds.ingestion.validate(access)
     for message, hint in lacks:
         context.notice(f"sources cannot use it, sinks can: {message}", hint=hint)
 
@@ -156,7 +156,7 @@ def alter_connection(context: StatementContext, plan: AlterConnection) -> Comple
 def _new_keys(context: StatementContext, id: str) -> KeyPair:
     """Return a new key pair of the connection `id` to an SSH server."""
     public, private = new_key_pair(f"foreshore-{id}")
-    return KeyPair(public, context.coordinator.secrets.sealed(id, private))
+    return KeyPair(public, context.names.secrets.sealed(id, private))
 
 
 def _spec(

@@ -79,7 +79,7 @@ async def discovered_again(
             raise InvalidParameterValue(f'tables of source "{source.name}" have no format')
         spec = msgspec.structs.replace(spec, messages=plan.messages)
     with context.interrupts.running():
-        return await context.coordinator.ingestion.discovered(spec)
+        return await context.feeds.ingestion.discovered(spec)
 
 
 def create_source_table(context: StatementContext, plan: CreateSourceTable) -> Completed:

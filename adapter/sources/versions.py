@@ -34,7 +34,7 @@ async def discovered_with(
             "only tables of PostgreSQL sources have options",
             hint="Leave out WITH (...).",
         )
-    ingestion = context.coordinator.ingestion
+    ingestion = context.feeds.ingestion
     present = await ingestion.discovered(spec)
     found = found_reference(present.outputs, reference)
     # Without a slot it is a new source, of which all names must exist.
@@ -47,7 +47,7 @@ async def discovered_for(
     context: StatementContext, spec: PostgresSource, tables: Iterable[Item]
 ) -> Discovered:
     """Return the outputs of a source, and among them those of relations, by their own options."""
-    ingestion = context.coordinator.ingestion
+    ingestion = context.feeds.ingestion
     present = await ingestion.discovered(spec)
     outputs = dict(present.outputs)
     for each in tables:

@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.adapter.client import Notice
-from foreshore.adapter.services.services import Services
 from foreshore.adapter.statement.roles import require_visible
 from foreshore.adapter.transaction.violations import Viewer
 from foreshore.catalog.names import IMPLICIT_SCHEMAS, TEMPORARY
@@ -35,10 +34,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from foreshore.adapter.plans.prepared import Prepared
+    from foreshore.adapter.services.engines import Engines
+    from foreshore.adapter.services.feeds import Feeds
+    from foreshore.adapter.services.names import Names
+    from foreshore.adapter.services.process import Process
+    from foreshore.adapter.services.tables import Tables
+    from foreshore.adapter.services.times import Times
+    from foreshore.adapter.services.views import Views
     from foreshore.adapter.statement.interrupts import Interrupts
-    from foreshore.adapter.statement.last_values import LastValues
     from foreshore.adapter.statement.planner import Planner
-    from foreshore.adapter.statement.result import RowSource
     from foreshore.adapter.statement.roles import SessionRoles
     from foreshore.adapter.statement.sessions import Peer
     from foreshore.adapter.statement.staging import Staging
@@ -46,7 +50,6 @@ if TYPE_CHECKING:
     from foreshore.adapter.transaction.transaction import Transaction
     from foreshore.catalog.item import Role
     from foreshore.catalog.transaction import Transaction as CatalogTransaction
-    from foreshore.notifications import Inbox
     from foreshore.session_variables import Variables
     from foreshore.storage.ingest.messages import Discovered
 
@@ -99,18 +102,21 @@ class StatementContext(Struct, frozen=True, eq=False):
     alone: bool
     transaction: "Transaction"
     planner: "Planner"  # the catalog as the transaction sees it
-    coordinator: Services
+    names: "Names"
+    times: "Times"
+    tables: "Tables"
+    views: "Views"
+    engines: "Engines"
+    feeds: "Feeds"
+    process: "Process"
     sessions: "Mapping[int, Peer]"  # all of the environment, by pid
+    session: "Peer"
     pid: int
     roles: "SessionRoles"
     variables: "Variables"
-    last_values: "LastValues"
     lasting_effects: set[str]  # the functions called that did something no transaction undoes
-    met_alter: bool  # the transaction was tried again because of ALTER TABLE
     interrupts: "Interrupts"
-    inbox: "Inbox"
     notice: Notices
-    close_at_end: "Callable[[RowSource], None]"  # of the transaction
     again: bool = False  # it runs again after a conflict
     reads_newest: bool = False  # at any isolation, unless the transaction has chosen its time
     trace: "Trace | None" = None  # of EXPLAIN ANALYZE
@@ -175,7 +181,7 @@ class StatementContext(Struct, frozen=True, eq=False):
     def now(self) -> Timestamp:
         """The value of mz_now() in a statement that reads nothing."""
         time = self.transaction.time
-        return self.coordinator.oracle.read_ts() if time is None else time
+        return self.times.oracle.read_ts() if time is None else time
 
     @property
     def temporary_schema(self) -> str:
@@ -207,7 +213,7 @@ class StatementContext(Struct, frozen=True, eq=False):
         """Return the transaction's change of the catalog, a new one if there is none."""
         change = self.transaction.catalog
         if change is None:
-            change = self.coordinator.catalog.transaction()
+            change = self.names.catalog.transaction()
             change.user = self.variables["session_authorization"]
             self.transaction.stage_catalog(change)
         return change
@@ -227,9 +233,9 @@ class StatementContext(Struct, frozen=True, eq=False):
                 return self.transaction.started
             case "statement_timestamp":
                 # A transaction that the statement begins is a little later than its arrival.
-                return max(self.sessions[self.pid].activity.arrived_at, self.transaction.started)
+                return max(self.session.activity.arrived_at, self.transaction.started)
             case "clock_timestamp":
-                return self.coordinator.clock.now() * 1000
+                return self.times.clock.now() * 1000
             case "mz_now":
                 return time
             case "current_user":
@@ -248,21 +254,21 @@ class StatementContext(Struct, frozen=True, eq=False):
                 hidden = () if "mz_catalog" in named else ("mz_catalog",)
                 return tuple(each for each in self.planner.search_path() if each not in hidden)
             case "mz_environment_id":
-                return self.coordinator.environment_id
+                return self.process.environment_id
             case "pg_backend_pid":
                 return self.pid
             case "pg_postmaster_start_time":
-                return self.coordinator.started
+                return self.process.started
             case "pg_my_temp_schema":
                 schema = self.planner.state.get(self.temporary_schema)
                 return schema.oid if schema is not None else 0
             case "pg_advisory_unlock_all":
-                self.coordinator.advisory.release_session(self.pid)
+                self.tables.advisory.release_session(self.pid)
                 return ""
             case "pg_listening_channels":
-                return tuple(each.name for each in self.inbox.channels)
+                return tuple(each.name for each in self.session.inbox.channels)
             case "pg_notification_queue_usage":
-                return self.coordinator.channels.usage()
+                return self.process.channels.usage()
             case "version":
                 return VERSION
             case "mz_version":
@@ -271,7 +277,7 @@ class StatementContext(Struct, frozen=True, eq=False):
                 return self._of_sequence(*details)
             case "current_of":
                 id, column, *cursor = details
-                portals = self.sessions[self.pid].portals
+                portals = self.session.portals
                 called = self.planner.reader().state.item(id).name
                 return portals.current(":".join(cursor), GlobalId(id), called, int(column))
             case "current_setting_or_null" | "current_setting":
@@ -294,5 +300,5 @@ class StatementContext(Struct, frozen=True, eq=False):
     def _of_sequence(self, id: str, column: str) -> Datum:
         """Return a column of the row that a sequence is to those who read it."""
         item = self.planner.reader().state.item(id)
-        position = self.coordinator.sequences.position(generation_of(item), item.name)
+        position = self.tables.sequences.position(generation_of(item), item.name)
         return {"last_value": position.last, "log_cnt": 0, "is_called": position.called}[column]

@@ -14,7 +14,7 @@ def pinned_replica(context: StatementContext) -> str | None:
     name = context.variables["cluster_replica"]
     if not name:
         return None
-    state = context.coordinator.state
+    state = context.names.state
     cluster = state.cluster(context.cluster)
     replica = None if cluster is None else state.replica(cluster.id, name)
     if replica is None:

@@ -7,10 +7,12 @@ from typing import Protocol
 from foreshore.adapter.client import Encryption
 from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.statement.activity import Activity
+from foreshore.adapter.statement.last_values import LastValues
 from foreshore.adapter.statement.portals import Portals
 from foreshore.adapter.statement.roles import SessionRoles
 from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.errors import DatabaseError
+from foreshore.notifications import Inbox
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.script import Script
 
@@ -25,6 +27,10 @@ class Transactions(Protocol):
     @property
     def failed(self) -> bool:
         """Whether it has failed."""
+
+    @property
+    def met_alter(self) -> bool:
+        """Whether the running one was tried again because of ALTER TABLE."""
 
     @property
     def in_block(self) -> bool:
@@ -113,6 +119,14 @@ class Peer(Protocol):
     @property
     def statements(self) -> Mapping[str, Prepared]:
         """Its prepared statements."""
+
+    @property
+    def last_values(self) -> LastValues:
+        """The last values that sequences gave to it."""
+
+    @property
+    def inbox(self) -> Inbox:
+        """Its notifications."""
 
     @property
     def closed(self) -> asyncio.Event:

@@ -27,17 +27,17 @@ def readable_position(context: StatementContext, id: GlobalId) -> Position:
 
     Raise 55000 if its history is lost: a materialized view below it had no replica for too long.
     """
-    coordinator, transaction = context.coordinator, context.transaction
+    transaction = context.transaction
     name = context.planner.state.item(id).name
     if transaction.made(id):
         raise ObjectNotInPrerequisiteState(
             f'subscription "{name}" has not begun',
             detail="It begins when the transaction that creates it commits.",
         )
-    position = coordinator.subscriptions.position(id, transaction.moves)
+    position = context.tables.subscriptions.position(id, transaction.moves)
     if position is None:
         raise UndefinedObject(f'subscription "{name}" does not exist')
-    since = max(map(coordinator.since, inputs_of(context.planner, id)), default=0)
+    since = max(map(context.times.since, inputs_of(context.planner, id)), default=0)
     if since > position.as_of:
         raise ObjectNotInPrerequisiteState(
             f'subscription "{name}" cannot go on from its position',

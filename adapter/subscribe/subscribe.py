@@ -38,10 +38,9 @@ async def subscribe(context: StatementContext, plan: Subscribe) -> Selected:
     """Run a SUBSCRIBE."""
     if context.transaction.has_effects:
         raise FeatureNotSupported("SUBSCRIBE after writes in the same transaction is not supported")
-    coordinator = context.coordinator
     peek = _peek(context, plan)
     read = {peek.index.index} if peek.index is not None else peek.shards
-    coordinator.compute.maintained.check_not_corrupt(read)
+    context.views.compute.maintained.check_not_corrupt(read)
     beginning, snapshot = plan.as_of, plan.snapshot
     if plan.subscription is not None:
         position = start_from_position(context, plan.subscription)
@@ -63,11 +62,11 @@ async def subscribe(context: StatementContext, plan: Subscribe) -> Selected:
     if as_of == until:
         rows = _batch_of([])
     elif not peek.shards and can_evaluate_locally(relation):
-        end = end_of_constant(as_of, coordinator.oracle.read_ts())
+        end = end_of_constant(as_of, context.times.oracle.read_ts())
         rendering = Rendering(None, form)
         pieces = list(rendering.progress(progress_from))
         if snapshot:
-            found = await evaluated(coordinator.executor, relation, {}, is_large=peek.is_large)
+            found = await evaluated(context.engines.executor, relation, {}, is_large=peek.is_large)
             pieces += rendering.rows(at_time(found, as_of))
         pieces += rendering.progress(end if until is None else min(end, until))
         rows = _batch_of(pieces)
@@ -79,7 +78,7 @@ async def subscribe(context: StatementContext, plan: Subscribe) -> Selected:
             source, over, form, as_of, until, snapshot,
             progress_from, constrained, context.pid, selection, rest, _watch(context),
         )  # fmt: skip
-        rows = Subscriber(coordinator, request)
+        rows = Subscriber(context.times, context.tables, context.views, request)
     return Selected(plan.desc, rows, "SUBSCRIBE")
 
 
@@ -107,14 +106,14 @@ def _peek(context: StatementContext, plan: Subscribe) -> PeekPlan:
     refuse_system_inputs(peek.path.relation, "SUBSCRIBE")
     if plan.as_of is not None and not plan.as_of.at_least:
         time = timestamp_of(context, plan.as_of.time)
-        younger = younger_views(context.coordinator, peek.shards, time)
+        younger = younger_views(context.names, context.times, peek.shards, time)
         if younger:
             return context.planner.peek_without_indexes(context.prepared, younger)
     if peek.index is None:
         return peek
     usable = _infallible_input(peek.path.relation) is not None
     if usable and plan.as_of is not None and not plan.as_of.at_least:
-        since = context.coordinator.holds.since(peek.index.index)
+        since = context.times.holds.since(peek.index.index)
         usable = timestamp_of(context, plan.as_of.time) >= since
     return peek if usable else context.planner.peek_without_indexes(context.prepared)
 
@@ -140,7 +139,7 @@ def _source(
 ) -> tuple[Source, Relation | None]:
     """Return what to subscribe to for `relation`, and what remains to be done over its updates."""
     below = _infallible_input(relation)
-    if below is not None and below.id in context.coordinator.capabilities:
+    if below is not None and below.id in context.tables.capabilities:
         return Source(Get(below.id, ()), frozenset({below.id})), relation
     cluster = answering_cluster(context).id
     if below is not None and peek.index is not None:

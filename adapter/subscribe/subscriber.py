@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.services.changelogs import Source
-from foreshore.adapter.services.collections import Collections
+from foreshore.adapter.services.tables import Tables
+from foreshore.adapter.services.times import Times
+from foreshore.adapter.services.views import Views
 from foreshore.adapter.statement.result import all_rows
 from foreshore.catalog.watch import Watch
 from foreshore.compute.changelog import Changelog, End, earliest
@@ -72,14 +74,14 @@ class Subscriber:
 
     streaming = True
 
-    def __init__(self, coordinator: Collections, request: Request) -> None:
-        self._coordinator = coordinator
+    def __init__(self, times: Times, tables: Tables, views: Views, request: Request) -> None:
+        self._times, self._tables, self._views = times, tables, views
         self._request = request
         self._progress = request.form.progress
         self._next_report = 0.0  # when the next progress row without a change is due, as loop time
         self._log: Changelog | None = None
         self._end = None if request.until is None else End(request.until)
-        changelogs = coordinator.changelogs
+        changelogs = views.changelogs
         self._rendering = changelogs.rendering(request.relation, request.form)
         self._rest = changelogs.rendering(request.rest, request.form)
         self._ready = deque(self._rendering.progress(request.progress_from))
@@ -179,13 +181,13 @@ class Subscriber:
         self._state = state
         if isinstance(state, Ended):
             self._task.cancel()
-            self._coordinator.changelogs.leave(self, self._log)
+            self._views.changelogs.leave(self, self._log)
 
     def _spawn(
         self, work: Callable[[], Awaitable[None]], ids: frozenset[GlobalId], time: Timestamp
     ) -> asyncio.Task[None]:
         """Run `work` in a task during which `ids` stay readable at `time`."""
-        hold = self._coordinator.holds.acquire(ids, time, "subscription", self._request.pid)
+        hold = self._times.holds.acquire(ids, time, "subscription", self._request.pid)
 
         async def run() -> None:
             try:
@@ -206,12 +208,12 @@ class Subscriber:
 
     async def _start(self) -> None:
         """Join a changelog once the inputs are complete at AS OF."""
-        coordinator, source, as_of = self._coordinator, self.source, self._request.as_of
+        source, as_of = self.source, self._request.as_of
         for id in source.inputs:
-            await coordinator.wait_readable(id, as_of)
-        await coordinator.compute.maintained.check_errors(source.inputs, as_of)
+            await self._times.wait_readable(id, as_of)
+        await self._views.compute.maintained.check_errors(source.inputs, as_of)
         while isinstance(self._state, Starting):
-            self._log = coordinator.changelogs.join(self, source, as_of)
+            self._log = self._views.changelogs.join(self, source, as_of)
             await self._log.passed(as_of)
             self._state = joined(self._state, self._log)
             if isinstance(self._state, Reading):
@@ -260,7 +262,7 @@ class Subscriber:
 
     def _end_as_constant(self, upper: Timestamp) -> None:
         """End now: the collection will never change again."""
-        now = self._coordinator.oracle.read_ts()
+        now = self._times.oracle.read_ts()
         end = end_of_constant(self._request.as_of, now)
         self._end = earliest(self._end, End(max(upper, end)))
 
@@ -268,7 +270,7 @@ class Subscriber:
 
     def _read_again(self, state: Reading, log: Changelog) -> None:
         """Read what the changelog has dropped from the shard, or end if that has it no longer."""
-        holds, source = self._coordinator.holds, self._request.source
+        holds, source = self._times.holds, self._request.source
         readable = [id for id in source.inputs & holds.collections.keys() if source.is_shard]
         if not any(holds.since(id) <= state.after for id in readable):
             late = Unavailable(
@@ -298,7 +300,7 @@ class Subscriber:
         assert source.cluster is not None
         imports = () if source.index is not None else tuple(sorted(source.inputs))
         request = PeekRequest(as_of, source.relation, imports=imports, index=source.index)
-        result = await self._coordinator.compute.peek(source.cluster, request)
+        result = await self._views.compute.peek(source.cluster, request)
         return insertions_at(pa.Table.from_batches([await all_rows(result)]), as_of)
 
     async def _read_shard(self, state: Reading) -> tuple[pa.Table | None, Timestamp]:
@@ -306,10 +308,10 @@ class Subscriber:
 
         The stream ends at an error in between, after the updates before it.
         """
-        coordinator, (shard,) = self._coordinator, self._request.source.inputs
+        (shard,) = self._request.source.inputs
         events: list[ListenEvent] = []
-        read, _ = coordinator.capabilities[shard]
-        listen = coordinator.storage.subscribe_at(
+        read, _ = self._tables.capabilities[shard]
+        listen = self._tables.storage.subscribe_at(
             read,
             state.after,
             events.append,
@@ -325,7 +327,7 @@ class Subscriber:
         if event.upper == EMPTY:
             self._end_as_constant(state.after + 1)
         upper = event.upper if self._end is None else min(event.upper, self._end.time)
-        maintained = coordinator.compute.maintained
+        maintained = self._views.compute.maintained
         await maintained.errors_known([shard], upper - 1)
         failed = maintained.first_error([shard], state.after, upper)
         if failed is not None:

@@ -29,7 +29,7 @@ async def wait_for_sources(context: StatementContext, relations: Iterable[Global
     Raises QueryCanceled after `real_time_recency_timeout`, FeatureNotSupported if a source cannot
     say what its external system has.
     """
-    sources = sources_below(context.coordinator.catalog, relations)
+    sources = sources_below(context.names.catalog, relations)
     if not sources:
         return
     limit = milliseconds(context.variables["real_time_recency_timeout"])
@@ -46,17 +46,16 @@ async def wait_for_sources(context: StatementContext, relations: Iterable[Global
 
 async def _caught_up(context: StatementContext, id: GlobalId) -> None:
     """Wait for what a source has outside now; of one over a relation, for what is in that then."""
-    coordinator = context.coordinator
-    ingestion = coordinator.ingestion
+    ingestion = context.feeds.ingestion
     relation = ingestion.inputs.relation(id)
     if relation is not None:
-        for below in sources_below(coordinator.catalog, [relation]):
+        for below in sources_below(context.names.catalog, [relation]):
             await _caught_up(context, below)
     async with attended(context, ingestion.controller, id):
         if relation is None:
             await ingestion.caught_up(id)
         else:
-            await ingestion.inputs.answered(id, coordinator.oracle.read_ts())
+            await ingestion.inputs.answered(id, context.times.oracle.read_ts())
 
 
 def sources_below(catalog: Catalog, relations: Iterable[GlobalId]) -> set[GlobalId]:

@@ -7,7 +7,6 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.subscribe.reading import check_errors
 from foreshore.adapter.waits.recency import wait_for_sources
 from foreshore.adapter.waits.stalled import attended
 from foreshore.catalog.item import Item
@@ -34,14 +33,13 @@ async def wait_for_sinks(context: StatementContext, plan: WaitForSinks) -> Compl
             "WAIT cannot run inside a transaction block",
             hint="What the transaction has changed is in no sink before it commits.",
         )
-    coordinator = context.coordinator
     sinks = _sinks(context, plan)
     if context.variables.settings.waits_for_sources:
         await wait_for_sources(context, [id for sink in sinks for id in sink.depends_on])
     if plan.as_of is not None:
         time = timestamp_of(context, plan.as_of.time)
     else:
-        time = coordinator.oracle.read_ts()
+        time = context.times.oracle.read_ts()
     is_named, is_present = plan.sinks is not None, plan.as_of is None
     written = partial(_written, context, time, is_named=is_named, is_present=is_present)
     try:
@@ -58,14 +56,13 @@ async def _written(
     context: StatementContext, time: Timestamp, sink: Item, *, is_named: bool, is_present: bool
 ) -> None:
     """Wait until the target of a sink has all changes up to `time`, or the sink is dropped."""
-    coordinator = context.coordinator
-    exports = coordinator.exports
+    exports = context.feeds.exports
     try:
         if not exports.has_written(sink.id, time):
             async with attended(context, exports.controller, sink.id):
                 await exports.wait_for(sink.id, time)
         if is_present:  # of an earlier time it may not be known any more
-            await check_errors(coordinator, exports.relation(sink.id), time)
+            await exports.check_relation(sink.id, time)
     except UndefinedObject:
         if is_named:
             raise UndefinedObject(f'sink "{sink.name}" was dropped') from None
@@ -77,7 +74,7 @@ async def _written(
 
 def _sinks(context: StatementContext, plan: WaitForSinks) -> list[Item]:
     if plan.sinks is None:
-        return [item for item in context.coordinator.state.all(Item) if item.sink]
+        return [item for item in context.names.state.all(Item) if item.sink]
     found = []
     for name in plan.sinks:
         item = find_if_exists(

@@ -6,7 +6,6 @@ wait_for_snapshot = on it waits for the snapshot, as in Materialize.
 
 import asyncio
 from collections.abc import Iterable
-from typing import Protocol
 
 from foreshore.adapter.rights.authorize import authorize_any
 from foreshore.adapter.services.feeds import Feeds
@@ -22,16 +21,12 @@ _HINT = (
 )
 
 
-class Sources(Names, Feeds, Protocol):
-    """The sources of the catalog."""
-
-
-def unfilled_sources(coordinator: Sources, relations: Iterable[GlobalId]) -> set[GlobalId]:
+def unfilled_sources(names: Names, feeds: Feeds, relations: Iterable[GlobalId]) -> set[GlobalId]:
     """Return the sources below relations, and below views, that have no snapshot yet."""
-    controller = coordinator.ingestion.controller
+    controller = feeds.ingestion.controller
     found: set[GlobalId] = set()
     statuses = controller.statuses()
-    for id in sources_below(coordinator.catalog, relations):
+    for id in sources_below(names.catalog, relations):
         status = statuses.get(id)
         if status is not None and not status.is_filled:
             found.add(id)
@@ -43,8 +38,7 @@ async def wait_for_snapshots(context: StatementContext, relations: Iterable[Glob
 
     Else, or if the transaction has its time already, send a notice for each of them.
     """
-    coordinator = context.coordinator
-    sources = unfilled_sources(coordinator, relations)
+    sources = unfilled_sources(context.names, context.feeds, relations)
     if not sources:
         return
     await authorize_any(context)  # who may not read it learns nothing
@@ -62,14 +56,14 @@ async def wait_for_snapshots(context: StatementContext, relations: Iterable[Glob
 
 
 async def _filled(context: StatementContext, id: GlobalId) -> None:
-    controller = context.coordinator.ingestion.controller
+    controller = context.feeds.ingestion.controller
     async with attended(context, controller, id):
         await controller.filled(id)
 
 
 def _notify(context: StatementContext, id: GlobalId) -> None:
-    item = context.coordinator.state.get(id)
-    status = context.coordinator.ingestion.controller.statuses().get(id)
+    item = context.names.state.get(id)
+    status = context.feeds.ingestion.controller.statuses().get(id)
     if item is None or status is None:
         return
     why = "its first snapshot is being read"

@@ -50,13 +50,13 @@ async def _attend(
         if isinstance(status, SinkStatus):
             if status is not seen:  # it has begun anew, so all its tries are later than this
                 tries = status.tries if seen is None else 0
-            _refuse_lasting(context.coordinator.state, id, status, tries)
+            _refuse_lasting(context.names.state, id, status, tries)
         seen = status or seen
         if status is not None and status.state in ("stalled", "paused"):
             may_end = isinstance(status, SinkStatus) and status.is_lasting
             pause = SOON_SECONDS if may_end else LOOK_SECONDS
             if not is_told and not may_end:
-                _tell(context.notice, context.coordinator.state, controller, id, status)
+                _tell(context.notice, context.names.state, controller, id, status)
                 is_told = True
             controller.try_now(id)
         await asyncio.sleep(pause)

@@ -62,7 +62,7 @@ class _Rows:
         self._context = context
         assert isinstance(context.prepared.plan, CopyFrom)
         self._plan = context.prepared.plan
-        self._rows = GivenRows(given, context.coordinator.storage.scratch)
+        self._rows = GivenRows(given, context.tables.storage.scratch)
 
     async def write(self, batch: pa.RecordBatch) -> None:
         """Take more rows."""
@@ -297,7 +297,7 @@ def copied(context: StatementContext, selected: Selected, options: CopyOptions) 
     What a change returns outlasts its transaction, which may be committed before it is sent.
     """
     if not context.transaction.has_effects or selected.source.streaming:
-        context.close_at_end(selected.source)
+        context.session.portals.streams.append(selected.source)
     limits = context.variables.settings.limits
     rows = taken(selected, 0, context.interrupts, limits=limits)
     return CopyOut(rows.desc, options, rows.batches, lambda count: f"COPY {count}", rows.streaming)

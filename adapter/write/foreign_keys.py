@@ -171,7 +171,7 @@ async def check_present(
     is_many = new.num_rows > MANY
     try:
         if is_many:
-            run = context.coordinator.executor
+            run = context.engines.executor
             keys = await blocking.run(run, referred_keys, reference, index, new, old)
         else:
             keys = referred_keys(reference, index, new, old)
@@ -181,7 +181,7 @@ async def check_present(
         raise not_present(state, reference, keys.out_of_range, 0, viewer)
     if is_many:
         index.settled()
-        missing = await blocking.run(context.coordinator.executor, first_missing, index, own, keys)
+        missing = await blocking.run(context.engines.executor, first_missing, index, own, keys)
     else:
         missing = first_missing(index, own, keys)
     if missing is None:
@@ -222,7 +222,7 @@ async def _referenced(
 ) -> tuple[KeyIndex, OwnRows | None]:
     """Return the index of the referenced key, and the transaction's own rows by it."""
     parent = target_of(context, reference.parent)
-    await context.coordinator.keys.ready(reference.parent)
+    await context.tables.keys.ready(reference.parent)
     index = key_index(context, parent, reference.constraint)
     written = context.transaction.rows(reference.parent)
     return index, written.by_key(index.layout) if written else None

@@ -59,8 +59,7 @@ async def _wait_to_write(context: StatementContext, as_of: AsOf) -> None:
 
     Raises InvalidParameterValue if it has passed: what was read already stays as it was.
     """
-    coordinator = context.coordinator
-    time, now = timestamp_of(context, as_of.time), coordinator.oracle.read_ts()
+    time, now = timestamp_of(context, as_of.time), context.times.oracle.read_ts()
     if time <= now:
         if as_of.at_least:
             return
@@ -75,7 +74,7 @@ async def _wait_to_write(context: StatementContext, as_of: AsOf) -> None:
             hint="Times are milliseconds since 1970, or of type timestamptz.",
             now=True,
         )
-    await coordinator.group.reached(time)
+    await context.tables.group.reached(time)
     await context.planner.ready(context.prepared)
 
 
@@ -93,7 +92,7 @@ async def _rows(
         return TableRows.inserted(target.desc, tuples)
     rows = await queried_rows(context, (target.id,), as_of=as_of)
     if plan.order_by:
-        rows = await _in_order(context.coordinator.executor, rows, plan.order_by)
+        rows = await _in_order(context.engines.executor, rows, plan.order_by)
     whole = plan.on_conflict is not None and count(rows) > MANY
     rows = await with_row_outputs(context, rows, plan.row_outputs, target, whole=whole)
     columns, diffs = split_diffs(rows)

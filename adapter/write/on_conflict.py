@@ -51,7 +51,7 @@ async def stage_on_conflict(
     Raises ConcurrentUpdate if the rows under the keys have changed since the time at which the
     transaction reads.
     """
-    await context.coordinator.keys.ready(target.id)
+    await context.tables.keys.ready(target.id)
     named = [each for each in target.planned.unique if each.name in conflict.arbiters]
     arbiters = [key_index(context, target, each) for each in named]
     if rows.num_rows <= FEW and all(index.layout.takes_tuples for index in arbiters):
@@ -110,7 +110,7 @@ async def _stage_few(
         raise _twice()
     assert update is not None
     given = [(*row, *proposed[place], place) for place, row in enumerate(met) if row is not None]
-    value = context.session_value(context.coordinator.oracle.read_ts())
+    value = context.session_value(context.times.oracle.read_ts())
     updated = update.over(WRITTEN, given, context.args, value) if given else []
     if updated is None:
         return None
@@ -211,15 +211,15 @@ async def _locked_at(
     keys: Mapping[KeyIndex, Keys] | None,
 ) -> int:
     """Lock the `keys` of the proposed rows, or the table for many; return the time to read at."""
-    id, coordinator, transaction = target.id, context.coordinator, context.transaction
-    if id in coordinator.state.objects:
+    tables, id, transaction = context.tables, target.id, context.transaction
+    if id in context.names.state.objects:
         if keys is not None:
             wanted = joined(*keys.values())
-            if not coordinator.locks.try_keys(wanted, transaction):
-                await coordinator.locks.acquire_keys(wanted, transaction, context.lock_timeout_ms)
+            if not tables.locks.try_keys(wanted, transaction):
+                await tables.locks.acquire_keys(wanted, transaction, context.lock_timeout_ms)
             move_forward(context)
         else:
-            await coordinator.locks.acquire((id,), transaction, context.lock_timeout_ms)
+            await tables.locks.acquire((id,), transaction, context.lock_timeout_ms)
         require_unaltered(context, target)
     few = keys is not None
     time = read_time(context, (id,), None, by_key=few, at_once=True)
@@ -233,7 +233,7 @@ async def _locked_at(
     # locked since, but must not have changed between `time`, at which all else is read, and then.
     # A rewritten table has another shard, and is read as it was then.
     newer = any(index.arrangement.since > time for index in arbiters)
-    if (newer or not few) and id in coordinator.group and coordinator.group.changed(id) > time:
+    if (newer or not few) and id in tables.group and tables.group.changed(id) > time:
         raise ConcurrentUpdate
     return time
 
@@ -253,7 +253,7 @@ async def _updated(
     present = existing.take(pa.array(there[meeting]))
     columns = [*present.columns, *excluded.columns, pa.array(meeting, pa.int64())]
     given = table_of(columns, pa.array(np.ones(len(meeting), np.int64)))
-    bindings = context.bindings(context.coordinator.oracle.read_ts())
+    bindings = context.bindings(context.times.oracle.read_ts())
     update = bind_relation(conflict.update, bindings)
     if calls := calls_in(update):
         update = bind_relation(update, (await results_of(context, calls)).get)

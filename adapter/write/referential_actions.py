@@ -42,9 +42,9 @@ async def referring_rows(
     rows = await locked_under(context, reference.child, reference.columns, sought)
     if rows is not None:
         return counted(rows)
-    coordinator, transaction = context.coordinator, context.transaction
-    if context.again and not transaction.block and reference.child in coordinator.state.objects:
-        await coordinator.locks.acquire((reference.child,), transaction, context.lock_timeout_ms)
+    transaction = context.transaction
+    if context.again and not transaction.block and reference.child in context.names.state.objects:
+        await context.tables.locks.acquire((reference.child,), transaction, context.lock_timeout_ms)
     time = read_time(context, (reference.child,), None)
     committed = await committed_rows(context, reference.child, child.desc, time)
     own = [part.rows.table for part in transaction.rows(reference.child)]
@@ -57,7 +57,7 @@ async def referring_rows(
 
     if committed.num_rows <= MANY:
         return scanned()
-    return await blocking.run(coordinator.executor, scanned)
+    return await blocking.run(context.engines.executor, scanned)
 
 
 def places_of(keys: Columns, columns: Columns, types: Sequence[SqlType]) -> Ints:

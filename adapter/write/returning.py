@@ -42,7 +42,7 @@ async def returned(
     is_few = not beside and rows.num_rows == rows.count <= MOST
     read = compiled_list(returning) if is_few else None
     if read is not None:
-        now = context.coordinator.oracle.read_ts()
+        now = context.times.oracle.read_ts()
         whole = rows.tuples
         if beside_rows:
             whole = [(*row, *others) for row, others in zip(whole, beside_rows, strict=True)]
@@ -63,7 +63,7 @@ async def returned_of(
     """Return a RETURNING list over rows with `__diff`."""
     columns = tuple(ColumnType(each.type) for each in _columns(returning.relation))
     relation = over_rows(returning.relation, columns)
-    bindings = context.bindings(context.coordinator.oracle.read_ts())
+    bindings = context.bindings(context.times.oracle.read_ts())
     relation = bind_relation(relation, bindings)
     if not can_evaluate_locally(relation):
         what = "functions of much work" if is_linear(relation) else "subqueries"

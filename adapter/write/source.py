@@ -60,11 +60,7 @@ async def queried_rows(
     given = await rows_of_init_plans(context)
     if as_of is not None:
         return await read_rows(context, as_of, given)
-    transaction, coordinator, peek = (
-        context.transaction,
-        context.coordinator,
-        prepared_peek(context.prepared),
-    )
+    transaction, peek = context.transaction, prepared_peek(context.prepared)
     if peek.reads_nothing:
         bound = await bind_peek(context, peek, context.now, given)
         return await computed(context, await call_side_effects(context, bound))
@@ -82,8 +78,8 @@ async def queried_rows(
     # A transaction that has locked something must not wait for tables: that would be a deadlock.
     if not transaction.block and transaction.time is None:
         tables |= set(targets) if locking else set()
-        committed = tables & coordinator.state.objects.keys()
-        await coordinator.locks.acquire(committed, transaction, context.lock_timeout_ms)
+        committed = tables & context.names.state.objects.keys()
+        await context.tables.locks.acquire(committed, transaction, context.lock_timeout_ms)
     return await read_rows(context, None, given)
 
 
@@ -91,7 +87,7 @@ def changed_key(
     context: StatementContext, table: GlobalId, changed: ChangedKeys | None
 ) -> Unique | None:
     """Return the unique constraint by which the rows of a change are found and locked, if any."""
-    if changed is None or table not in context.coordinator.state.objects:
+    if changed is None or table not in context.names.state.objects:
         return None
     unique = target_of(context, table).planned.unique
     return next((each for each in unique if set(each.columns) <= set(changed.columns)), None)
@@ -146,7 +142,7 @@ async def _source_rows(
 
     None if there may be many.
     """
-    now = context.coordinator.oracle.read_ts()
+    now = context.times.oracle.read_ts()
     bindings = context.bindings(now)
     block = bind_block(Block(changed.source), bindings)
     if can_evaluate_locally(block.relation):
@@ -175,7 +171,7 @@ async def with_row_outputs(
         return rows
     if target is not None and call_nextval(calls_of(outputs)):
         await lock_before_nextval(context, target, whole=whole)
-    bindings = context.bindings(context.coordinator.oracle.read_ts())
+    bindings = context.bindings(context.times.oracle.read_ts())
     return await results_by_row(context, rows, outputs, bindings)
 
 

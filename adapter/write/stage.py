@@ -114,7 +114,7 @@ def first_failing(
 ) -> int | None:
     """Return the first row for which `condition` is FALSE; raises the first row's error, if any."""
     if is_open_scalar(condition):
-        now = context.coordinator.oracle.read_ts()
+        now = context.times.oracle.read_ts()
         condition = bind_scalar(condition, parameter_bindings((), context.session_value(now)))
     values, errors = outcome(condition, columns, rows)
     if errors is not None and errors.null_count < len(errors):
@@ -182,21 +182,21 @@ async def stage_rows(
     has changed, OutOfMemory if the transaction has written more than its role may keep,
     InternalError if more rows would be deleted than there are.
     """
-    coordinator, transaction, id = context.coordinator, context.transaction, target.id
+    tables, transaction, id = context.tables, context.transaction, target.id
     require_unaltered(context, target)
     parts = _parts(deleted, inserted)
     if not parts:
         return
     if deleted is not None and deleted.num_rows and target.desc.append_only:
         raise append_only_error(context.planner.state.item(id).name)
-    if coordinator.storage.corruptions.messages:
-        coordinator.storage.corruptions.check(id)
-    if target.desc.watermark is not None and id in coordinator.capabilities:
-        await coordinator.watermarks.ready(id)
+    if tables.storage.corruptions.messages:
+        tables.storage.corruptions.check(id)
+    if target.desc.watermark is not None and id in tables.capabilities:
+        await tables.watermarks.ready(id)
     unique = target.planned.unique
     found: list[list[KeyedRows]] = []  # by each key, of each part
     if unique:
-        await coordinator.keys.ready(id)
+        await tables.keys.ready(id)
         before, are_few = transaction.staged.rows.get(id), _are_few(parts)
     for constraint in unique:
         index = key_index(context, target, constraint)
@@ -206,8 +206,8 @@ async def stage_rows(
             found.append(_by_key(*args))
         else:
             index.settled()
-            found.append(await blocking.run(coordinator.executor, _by_key, *args))
-    committed = coordinator.catalog.planned.get(id)
+            found.append(await blocking.run(context.engines.executor, _by_key, *args))
+    committed = context.names.catalog.planned.get(id)
     for number, part in enumerate(parts):
         keyed = {key.name: rows[number] for key, rows in zip(unique, found, strict=True)}
         part, size = await kept_in_transaction(context, part, len(unique))
@@ -217,14 +217,13 @@ async def stage_rows(
         check_memory(transaction.written_bytes, memory)
     gone = 0 if deleted is None else abs(deleted.count)
     come = 0 if inserted is None else inserted.count
-    coordinator.activity.changed(id, gone, come, lambda: _estimated_rows(context, id))
+    tables.activity.changed(id, gone, come, lambda: _estimated_rows(context, id))
     transaction.counted.append((id, gone, come))
 
 
 def _estimated_rows(context: StatementContext, id: GlobalId) -> int:
     """Return about how many committed rows a table has."""
-    coordinator = context.coordinator
-    return coordinator.storage.count_updates(id) if id in coordinator.capabilities else 0
+    return context.tables.storage.count_updates(id) if id in context.tables.capabilities else 0
 
 
 def _parts(deleted: TableRows | None, inserted: TableRows | None) -> list[TableRows]:
@@ -282,12 +281,12 @@ def committed_index(
 
     The transaction may have renamed the constraint, or given its name to another one.
     """
-    coordinator, transaction = context.coordinator, context.transaction
-    named = coordinator.keys.named(id, constraint)
+    transaction = context.transaction
+    named = context.tables.keys.named(id, constraint)
     if named is not None:
         return named
     built = transaction.altered(id).indexes.values()
-    for index in (*coordinator.keys.of(id).values(), *built):
+    for index in (*context.tables.keys.of(id).values(), *built):
         if same(index.constraint, constraint):
             return index.renamed(constraint, desc)
     return None

@@ -29,7 +29,7 @@ def target_of(context: StatementContext, id: GlobalId, verb: str | None = None) 
     refuse_marks_written(context.planner.state, id)
     planned = _planned(context, id)
     if planned is None:
-        raise context.coordinator.group.gone(id)
+        raise context.tables.group.gone(id)
     return Target(id, planned, planned.desc, len(planned.desc.columns))
 
 
@@ -37,7 +37,7 @@ def _planned(context: StatementContext, id: GlobalId) -> Planned | None:
     """Return the definition of a table as the running transaction sees it."""
     change = context.transaction.staged.catalog
     planned = None if change is None else change.planned.get(id)
-    return planned or context.coordinator.catalog.planned.get(id)
+    return planned or context.names.catalog.planned.get(id)
 
 
 def refuse_marks_written(state: State, id: GlobalId) -> None:
@@ -70,12 +70,14 @@ async def lock_to_alter(context: StatementContext, ids: Iterable[GlobalId]) -> N
     Raises TableAltered if another transaction has altered one since this one first changed the
     catalog.
     """
-    coordinator, change = context.coordinator, context.catalog_change()
-    locked = [id for id in ids if id in coordinator.state.objects]
+    change = context.catalog_change()
+    locked = [id for id in ids if id in context.names.state.objects]
     if not locked:
         return
-    await coordinator.locks.acquire_to_alter(locked, context.transaction, context.lock_timeout_ms)
-    if any(coordinator.state.get(id) is not change.base.get(id) for id in locked):
+    await context.tables.locks.acquire_to_alter(
+        locked, context.transaction, context.lock_timeout_ms
+    )
+    if any(context.names.state.get(id) is not change.base.get(id) for id in locked):
         raise TableAltered
 
 
@@ -86,8 +88,10 @@ async def lock_shared_against_ddl(context: StatementContext, target: Target) -> 
     until its transaction ends, so it is retried at most once. Raises TableAltered if the table's
     definition has changed meanwhile.
     """
-    transaction, locks = context.transaction, context.coordinator.locks
-    if context.met_alter or (locks.altering and locks.alters_another(target.id, transaction)):
+    transaction, locks = context.transaction, context.tables.locks
+    if context.session.transactions.met_alter or (
+        locks.altering and locks.alters_another(target.id, transaction)
+    ):
         await locks.acquire_beside(target.id, transaction, context.lock_timeout_ms)
         require_unaltered(context, target)
 
@@ -101,9 +105,9 @@ async def lock_before_nextval(
     shared or as a `whole`, until these rows are committed. Raises TableAltered if the
     table's definition has changed meanwhile.
     """
-    id, transaction, locks = target.id, context.transaction, context.coordinator.locks
+    id, transaction, locks = target.id, context.transaction, context.tables.locks
     timeout_ms = context.lock_timeout_ms
-    if id not in context.coordinator.state.objects:
+    if id not in context.names.state.objects:
         return
     if transaction.block and not locks.is_taken(id, transaction):
         return
@@ -121,11 +125,11 @@ async def committed_rows(
     context: StatementContext, id: GlobalId, desc: RelationDesc, time: Timestamp
 ) -> pa.Table:
     """Return a table's rows with `__diff` at `time`, without those the transaction has written."""
-    coordinator = context.coordinator
+    tables = context.tables
     contents = context.transaction.altered(id).contents
     if contents is not None:
         return contents
-    if id not in coordinator.capabilities:
+    if id not in tables.capabilities:
         return desc.stored_schema().append(DIFF_FIELD).empty_table()
-    with coordinator.storage.snapshot(coordinator.capabilities[id][0], time) as snapshot:
+    with tables.storage.snapshot(tables.capabilities[id][0], time) as snapshot:
         return await snapshot.contents()

@@ -52,7 +52,7 @@ def _size_of_tuples(rows: TableRows) -> int:
 
 def _mapped(context: StatementContext, rows: TableRows) -> TableRows:
     """Return the rows as they are in the transaction's file."""
-    transaction, scratch = context.transaction, context.coordinator.storage.scratch
+    transaction, scratch = context.transaction, context.tables.storage.scratch
     if transaction.file is None:
         transaction.file = MappedFile(scratch)
     return TableRows.of_table(rows.desc, transaction.file.mapped(rows.table))

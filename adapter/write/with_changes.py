@@ -65,7 +65,7 @@ async def _lock(context: StatementContext, plan: WithChanges) -> None:
 
     In a transaction block the commit checks what was read instead.
     """
-    transaction, coordinator = context.transaction, context.coordinator
+    transaction = context.transaction
     if transaction.block or transaction.time is not None:
         return
     prepared = [context.prepared, *(each for _, each in context.prepared.parts)]
@@ -73,5 +73,5 @@ async def _lock(context: StatementContext, plan: WithChanges) -> None:
     tables = {id for id in tables_below(context, read) if not is_builtin(id)}
     changed = [each.plan for each in plan.parts] + [plan.main]
     tables |= {each.table for each in changed if not isinstance(each, Select)}
-    committed = tables & coordinator.state.objects.keys()
-    await coordinator.locks.acquire(committed, transaction, context.lock_timeout_ms)
+    committed = tables & context.names.state.objects.keys()
+    await context.tables.locks.acquire(committed, transaction, context.lock_timeout_ms)

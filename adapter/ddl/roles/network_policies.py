@@ -8,7 +8,7 @@ from foreshore.sql.plan import AlterNetworkPolicy, CreateNetworkPolicy
 
 def peer_of(context: StatementContext) -> str:
     """Return where the session's client is."""
-    return context.sessions[context.pid].peer
+    return context.session.peer
 
 
 def create_network_policy(context: StatementContext, plan: CreateNetworkPolicy) -> Completed:

@@ -18,7 +18,7 @@ _US_OF_DAY = 86_400_000_000
 
 def create_token(context: StatementContext, plan: CreateToken) -> Selected:
     """Run CREATE TOKEN: return the token, which is shown this once."""
-    role, now = _role(context, plan.role), context.coordinator.clock.now() * 1000
+    role, now = _role(context, plan.role), context.times.clock.now() * 1000
     valid_until = now + DAYS * _US_OF_DAY if plan.valid_until is None else plan.valid_until
     if valid_until <= now:
         raise InvalidParameterValue("a token must be valid for some time")

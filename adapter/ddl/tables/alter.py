@@ -98,11 +98,10 @@ async def alter_table(
 
 async def _time_to_alter(context: StatementContext, id: GlobalId) -> Timestamp:
     """Return the time of the committed rows to check; a committed table's definition is kept."""
-    coordinator = context.coordinator
-    if id in coordinator.state.objects:
-        await coordinator.keys.ready(id)
-        remember_committed(context.transaction, context.coordinator.catalog, id)
-    return coordinator.oracle.read_ts()
+    if id in context.names.state.objects:
+        await context.tables.keys.ready(id)
+        remember_committed(context.transaction, context.names.catalog, id)
+    return context.times.oracle.read_ts()
 
 
 async def _redefine(
@@ -114,7 +113,7 @@ async def _redefine(
     time: Timestamp,
 ) -> None:
     """Give a table another definition over the same shard; `planned` are the old and the new."""
-    change, coordinator = context.catalog_change(), context.coordinator
+    change = context.catalog_change()
     (old, new), id = planned, table.id
     if added:
         remember_columns(change, id, old.desc)
@@ -124,10 +123,10 @@ async def _redefine(
     if added:
         committed = await committed_rows(context, id, old.desc, time)
         own = [part.rows.table for part in context.transaction.rows(id)]
-        rows = await blocking.run(coordinator.executor, with_own_rows, committed, own, old.desc)
+        rows = await blocking.run(context.engines.executor, with_own_rows, committed, own, old.desc)
         await verify(context, id, new, added, rows, committed, time)
-        if id in coordinator.group:
-            change.constrained_since[id] = min(time, coordinator.group.changed(id))
+        if id in context.tables.group:
+            change.constrained_since[id] = min(time, context.tables.group.changed(id))
     if new.desc.names != old.desc.names:
         renamed = rename_dependents_columns(change, id, old.desc.names, new.desc.names)
         await blocking.run(None, follow_names, context, change.state.item(id), renamed)

@@ -47,18 +47,17 @@ def plan_again(context: StatementContext, tables: Iterable[GlobalId]) -> None:
     """Let writes to tables that were planned before the change of a foreign key fail."""
     change, planned = context.catalog_change(), context.planner.reader().planned
     for id in tables:
-        if id in context.coordinator.state.objects:
-            remember_committed(context.transaction, context.coordinator.catalog, id)
+        if id in context.names.state.objects:
+            remember_committed(context.transaction, context.names.catalog, id)
         change.planned[id] = replace(planned[id])
 
 
 async def _verify(context: StatementContext, table: GlobalId, key: ForeignKey) -> None:
-    coordinator = context.coordinator
     target = target_of(context, table)
-    time = coordinator.oracle.read_ts()
+    time = context.times.oracle.read_ts()
     committed = await committed_rows(context, table, target.desc, time)
     own = [part.rows.table for part in context.transaction.rows(table)]
-    rows = await blocking.run(coordinator.executor, with_own_rows, committed, own, target.desc)
+    rows = await blocking.run(context.engines.executor, with_own_rows, committed, own, target.desc)
     if rows.num_rows:
         found = TableRows.of_table(target.desc, rows)
         await check_present(context, resolved(context, table, key), found, None, are_all=True)

@@ -128,7 +128,7 @@ async def set_security(context: StatementContext, plan: SetRowSecurity) -> Compl
 async def _locked(context: StatementContext, id: GlobalId) -> Item:
     """Return a table whose policies change, and that nobody writes meanwhile."""
     await lock_to_alter(context, (id,))
-    remember_committed(context.transaction, context.coordinator.catalog, id)
+    remember_committed(context.transaction, context.names.catalog, id)
     change = context.catalog_change()
     change.planned[id] = replace(context.planner.reader().planned[id])
     return change.state.item(id)

@@ -88,7 +88,7 @@ async def rewrite_table(
     change = context.catalog_change()
     planned = context.planner.reader().planned
     old, definition = planned[table.id], plan.definition
-    since = time if table.id in context.coordinator.state.objects else table.since
+    since = time if table.id in context.names.state.objects else table.since
     assert definition is not None
     dropped = [
         (
@@ -116,7 +116,7 @@ async def rewrite_table(
         name = old.desc.names[place]
         _drop_column(context, change.state.item(id), name, ids, parts, users, cascade)
     for item in change.state.items_above(id):
-        if item.id not in context.coordinator.state.objects and 0 < item.since < since:
+        if item.id not in context.names.state.objects and 0 < item.since < since:
             raise FeatureNotSupported(
                 f'cannot add or drop columns of table "{table.name}" in the transaction that has '
                 f'made {item.kind} "{item.name}" AS OF an earlier time'
@@ -217,7 +217,7 @@ async def _move_rows(
     given: pa.Table | None,
 ) -> None:
     """Stage the rows of the new collection; raise if they violate added constraints."""
-    transaction, executor = context.transaction, context.coordinator.executor
+    transaction, executor = context.transaction, context.engines.executor
     (old_id, old), (id, new) = before, after
     committed = await committed_rows(context, old_id, old.desc, time)
     own = [part.rows.table for part in transaction.rows(old_id)]
@@ -252,14 +252,14 @@ async def _in_columns(
     A new column has its default, evaluated once, or for each row if it calls nextval. Columns that
     are converted or generated are computed.
     """
-    coordinator, columns = context.coordinator, plan.columns
-    replace = parameter_bindings((), context.session_value(coordinator.oracle.read_ts()))
+    engines, columns = context.engines, plan.columns
+    replace = parameter_bindings((), context.session_value(context.times.oracle.read_ts()))
     defaults = {
         place: definition.defaults[place] for place, was in enumerate(columns) if was is None
     }
     by_row = {place for place, default in defaults.items() if _calls_nextval(default)}
     if by_row:
-        rows = await blocking.run(coordinator.executor, repeated, rows)
+        rows = await blocking.run(engines.executor, repeated, rows)
     given: dict[int, pa.Array] = {}
     for place, default in defaults.items():
         if place in by_row:
@@ -271,12 +271,12 @@ async def _in_columns(
                 raise DataError.parse(value)
             type = definition.desc.columns[place].type
             given[place] = await blocking.run(
-                coordinator.executor, repeat, value.value, type, rows.num_rows
+                engines.executor, repeat, value.value, type, rows.num_rows
             )
     kept = [given[place] if was is None else rows.column(was) for place, was in enumerate(columns)]
     if plan.converted or definition.computed:
         kept = await blocking.run(
-            coordinator.executor, _computed, kept, rows, plan, definition, replace
+            engines.executor, _computed, kept, rows, plan, definition, replace
         )
     schema = definition.desc.stored_schema().append(DIFF_FIELD)
     return pa.Table.from_arrays([*kept, rows.column(rows.num_columns - 1)], schema=schema)

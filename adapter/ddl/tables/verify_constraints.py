@@ -56,7 +56,7 @@ async def verify(
         return built
 
     if added:
-        built = await blocking.run(context.coordinator.executor, check)
+        built = await blocking.run(context.engines.executor, check)
         table = context.transaction.altered(id)
         indexes = {**table.indexes, **{each.constraint.name: each for each in built}}
         context.transaction.stage_altered(id, replace(table, indexes=indexes))

@@ -86,10 +86,10 @@ async def can_look_up(context: StatementContext, lookup: KeyLookup, time: Timest
 
 def _is_stored(context: StatementContext, table: GlobalId, time: Timestamp | None) -> bool:
     """Whether storage has all rows of a table at `time`; None is the newest time."""
-    coordinator, transaction = context.coordinator, context.transaction
-    if table not in coordinator.group or transaction.catalog is not None:
+    transaction = context.transaction
+    if table not in context.tables.group or transaction.catalog is not None:
         return False
-    is_held = time is None or coordinator.holds.since(table) <= time
+    is_held = time is None or context.times.holds.since(table) <= time
     return is_held and not transaction.rows(table)
 
 
@@ -158,7 +158,7 @@ async def _found_rows(
     columns = await bound_keys(context, bound, step, source.layout.types, given)
     if step.constraint is None:
         most = _most(index)
-        count = await _run(context.coordinator.executor, columns, partial(_count, source, columns))
+        count = await _run(context.engines.executor, columns, partial(_count, source, columns))
         if step.range is not None and count > PREFIX_ROWS:
             own = own_rows(context.transaction, index) if bound.own else None
             if bound.own:
@@ -173,7 +173,7 @@ async def _found_rows(
         else:
             note_tables_read(context, (step.table,))
     _, rows = await _run(
-        context.coordinator.executor, columns, partial(source.find, columns, bound.time)
+        context.engines.executor, columns, partial(source.find, columns, bound.time)
     )
     return rows
 
@@ -202,7 +202,7 @@ async def bound_keys(
     given: Given,
 ) -> KeyColumns:
     """Return the keys of a step as columns of `types`; `given` are the rows of earlier steps."""
-    executor = context.coordinator.executor
+    executor = context.engines.executor
     parts = []
     for relation in step.sources:
         block = Block(bind_relation(relation, bound.bindings))
@@ -233,7 +233,7 @@ async def locked_by_key(
     step = None if lookup is None else lookup.named
     if lookup is None or step is None or (index := await _index(context, step)) is None:
         return None
-    bound = await bind_peek(context, plan, context.coordinator.oracle.read_ts(), given)
+    bound = await bind_peek(context, plan, context.times.oracle.read_ts(), given)
     source = _source(context.transaction, index, step, own=True)
     if source is None or are_too_many(step.keys, bound.bindings):
         return None
@@ -270,7 +270,7 @@ async def rows_over(context: StatementContext, bound: BoundPeek) -> pa.Table:
     """Return the rows of `bound`, with `__diff`, over the rows given to it, which are all."""
     if is_local(bound):
         return await evaluated(
-            context.coordinator.executor,
+            context.engines.executor,
             bound.block.relation,
             counted_each(bound.given),
             is_large=any(each.num_rows > MANY for each in bound.given.values()),
@@ -286,8 +286,8 @@ async def locked_rows(
 
     None if the key index does not exist or does not know the time.
     """
-    await context.coordinator.keys.ready(table)
-    index = context.coordinator.keys.named(table, constraint)
+    await context.tables.keys.ready(table)
+    index = context.tables.keys.named(table, constraint)
     if index is None:
         return None
     locks = _keys(table, constraint.name, index.layout.hashes(keys))
@@ -314,20 +314,18 @@ async def locked_under(
     They are locked if they are few; otherwise the commit checks that the table has not changed.
     None if no index has all rows of the table, or if it does not know the time.
     """
-    coordinator, transaction = context.coordinator, context.transaction
-    await coordinator.keys.ready(table)
-    planned = coordinator.catalog.planned.get(table)
+    tables, transaction = context.tables, context.transaction
+    await tables.keys.ready(table)
+    planned = context.names.catalog.planned.get(table)
     if planned is None or (transaction.catalog is not None and transaction.catalog.changed):
         return None
-    indexes = coordinator.keys.of(table).values()
+    indexes = tables.keys.of(table).values()
     index = next((i for i in indexes if has_all_rows(i.constraint, planned.desc)), None)
     if index is None:
         return None
     found: LookUp | None = None
     while found is None:
-        await index.prepare(
-            columns, own_rows(context.transaction, index), coordinator.keys.executor
-        )
+        await index.prepare(columns, own_rows(context.transaction, index), tables.keys.executor)
         found = index.look_up_by(columns, own_rows(context.transaction, index))
     hashes = found.layout.hashes(keys)
     is_few = len(keys[0]) <= MANY and found.count(hashes) <= MANY
@@ -344,7 +342,7 @@ async def locked_under(
     source = index.look_up_by(columns, own_rows(context.transaction, index))
     if source is None or not index.readable(time):
         return None
-    _, rows = await blocking.run(coordinator.executor, source.find, keys, time)
+    _, rows = await blocking.run(context.engines.executor, source.find, keys, time)
     return pa.Table.from_batches([rows])
 
 
@@ -367,7 +365,7 @@ async def _locked(
         if found is None:
             return None
         read, rows = found
-        indexes = context.coordinator.keys.of(index.table).values()
+        indexes = context.tables.keys.of(index.table).values()
         others = [locks_of_rows(each, rows) for each in indexes if len(indexes) > 1 or not whole]
         return read, joined(read, *others) if others else read, rows
 
@@ -388,7 +386,7 @@ async def lock_and_find(
     The keys `wanted` are locked first. If the rows have other keys, these are locked too, and the
     rows are read again. Return None if `find` does: it does not know the time.
     """
-    locks, transaction = context.coordinator.locks, context.transaction
+    locks, transaction = context.tables.locks, context.transaction
     while True:
         if nowait:
             if not locks.try_locks((), wanted, transaction):
@@ -420,18 +418,18 @@ def locks_of_rows(index: KeyIndex, rows: pa.RecordBatch) -> Keys:
 
 async def _index(context: StatementContext, step: Step) -> KeyIndex | None:
     """Return the key index for a step, prepared for its columns; None if there is none."""
-    coordinator, transaction = context.coordinator, context.transaction
-    await coordinator.keys.ready(step.table)
+    tables, transaction = context.tables, context.transaction
+    await tables.keys.ready(step.table)
     if isinstance(step, KeyStep) and step.constraint is not None:
-        return coordinator.keys.named(step.table, step.constraint)
-    planned = coordinator.catalog.planned.get(step.table)
+        return tables.keys.named(step.table, step.constraint)
+    planned = context.names.catalog.planned.get(step.table)
     if planned is None or transaction.catalog is not None:
         return None
-    for index in coordinator.keys.of(step.table).values():
+    for index in tables.keys.of(step.table).values():
         if has_all_rows(index.constraint, planned.desc):
             if isinstance(step, KeyStep):
                 own = own_rows(context.transaction, index)
-                await index.prepare(step.columns, own, coordinator.keys.executor)
+                await index.prepare(step.columns, own, tables.keys.executor)
             return index
     return None
 

@@ -44,7 +44,7 @@ async def rows_in_range(
         return index.layout.nothing()
     if own is not None and own.arrangement.rows > LARGE:
         return None  # they would be sorted on the event loop
-    executor = context.coordinator.executor
+    executor = context.engines.executor
     while (view := index.in_order(step.columns, own)) is None:
         await index.prepare_order(step.columns, executor)
     finishing = bound.finishing

@@ -31,7 +31,7 @@ async def locked_rows(
 
     None if they have to be read another way (`key_lookup.py`).
     """
-    value = context.session_value(context.coordinator.oracle.read_ts())
+    value = context.session_value(context.times.oracle.read_ts())
     keys = plan.read.keys(context.args, value)
     rows = None if keys is None else await rows_under_keys(context, plan, keys, nowait=nowait)
     if rows is None:
@@ -45,7 +45,7 @@ async def rows_under_keys(
     context: StatementContext, plan: LockedRead, keys: Sequence[Row], *, nowait: bool = False
 ) -> list[Row] | None:
     """Return the rows under keys, whole ones, which are locked; None as `locked_rows` does."""
-    coordinator, transaction, source = context.coordinator, context.transaction, plan.source
+    transaction, source = context.transaction, plan.source
     index = await index_of(context, source)
     if index is None or len(keys) > MANY:
         return None
@@ -56,7 +56,7 @@ async def rows_under_keys(
     # Inserted rows are not locked under other columns. After a conflict with one the table is.
     if not is_whole and context.again and not transaction.block:
         return None
-    indexes = coordinator.keys.of(source.id)
+    indexes = context.tables.keys.of(source.id)
     written = own_rows(context.transaction, index)
     if isinstance(source, KeyedTable) and written is not None and written.newest is None:
         # It has written many rows at once, which are columns.

@@ -15,14 +15,14 @@ from foreshore.update import Timestamp
 
 def may_use_mirrors(context: StatementContext, views: Sequence[IndexedView]) -> bool:
     """Whether the indexes of all `views` have mirrors, and the statement may use these."""
-    coordinator, transaction = context.coordinator, context.transaction
+    transaction = context.transaction
     if transaction.staged is not NOTHING_STAGED or context.variables["cluster_replica"]:
         return False
     for view in views:
         index = view.index
-        if not coordinator.compute.mirrors.has(index) or index not in coordinator.as_ofs:
+        if not context.views.compute.mirrors.has(index) or index not in context.views.as_ofs:
             return False
-        if transaction.time is not None and coordinator.holds.since(index) > transaction.time:
+        if transaction.time is not None and context.times.holds.since(index) > transaction.time:
             return False
     answering_cluster(context)
     return True
@@ -35,8 +35,8 @@ async def mirrors_at(
 
     Reading them is noted, unless nothing follows in the transaction that could conflict with it.
     """
-    coordinator, transaction = context.coordinator, context.transaction
-    mirrors, found = coordinator.compute.mirrors, dict[GlobalId, Mirror]()
+    transaction = context.transaction
+    mirrors, found = context.views.compute.mirrors, dict[GlobalId, Mirror]()
     indexes = tuple([view.index for view in views])
     ends = context.alone and not transaction.block
     if not ends:
@@ -47,13 +47,13 @@ async def mirrors_at(
             return None
         if not mirror.knows(time):
             if ends:
-                coordinator.holds.hold_for(transaction, indexes, time, context.pid)
+                context.times.holds.hold_for(transaction, indexes, time, context.pid)
             notify_of_waiting(context, indexes, time)
             if not await mirrors.knows_soon(mirror, time):
                 return None
         found[index] = mirror
     if indexes:
-        await coordinator.compute.maintained.check_errors(indexes, time)
+        await context.views.compute.maintained.check_errors(indexes, time)
     return found if all(mirror.knows(time) for mirror in found.values()) else None
 
 

@@ -38,7 +38,7 @@ async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | 
     rows = read.rows(context.args, context.session_value(reading.time), reading.find)
     if rows is not None and read.views:
         for view in read.views:
-            context.coordinator.compute.mirrors.note_use(reading.mirrors[view.index])
+            context.views.compute.mirrors.note_use(reading.mirrors[view.index])
             context.ran(f"Read of index {view.index}, in this process")
     return rows
 
@@ -111,27 +111,25 @@ def rows_of_catalog(
 
 async def index_of(context: StatementContext, source: TableSource) -> KeyIndex | None:
     """Return the index of a source, prepared; None if the table is not as it was planned."""
-    coordinator = context.coordinator
+    tables = context.tables
     if context.transaction.staged.catalog is not None:
         return None
-    if not coordinator.keys.is_ready(source.id):
-        await coordinator.keys.ready(source.id)
-    if coordinator.catalog.planned.get(source.id) is not source.planned:
+    if not tables.keys.is_ready(source.id):
+        await tables.keys.ready(source.id)
+    if context.names.catalog.planned.get(source.id) is not source.planned:
         return None
-    found = coordinator.keys.of(source.id)
+    found = tables.keys.of(source.id)
     if found.keys() != source.names:
         return None
     index = found[source.constraint.name]
     match source:
         case IndexedTable(columns=columns):
-            await index.prepare(
-                columns, own_rows(context.transaction, index), coordinator.keys.executor
-            )
+            await index.prepare(columns, own_rows(context.transaction, index), tables.keys.executor)
         case RangedTable(columns=columns):
-            await index.prepare_order(columns, coordinator.executor)
+            await index.prepare_order(columns, context.engines.executor)
         case _:
             return index
-    return index if coordinator.keys.of(source.id) is found else None
+    return index if tables.keys.of(source.id) is found else None
 
 
 def rows_under(

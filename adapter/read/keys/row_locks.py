@@ -72,15 +72,15 @@ async def lock_rows(
 
 async def _lock_tables(context: StatementContext, tables: set[GlobalId], locking: Locking) -> bool:
     """Lock whole tables; return False if others hold locks and SKIP LOCKED is given."""
-    transaction, coordinator = context.transaction, context.coordinator
+    transaction = context.transaction
     if locking.wait == "block":
-        await coordinator.locks.acquire(tables, transaction, context.lock_timeout_ms)
-    elif not await coordinator.locks.try_acquire(tables, transaction):
+        await context.tables.locks.acquire(tables, transaction, context.lock_timeout_ms)
+    elif not await context.tables.locks.try_acquire(tables, transaction):
         if locking.wait == "skip":
             return False
         raise row_not_available(context.planner, min(tables))
     move_forward(context)
-    group, time = coordinator.group, transaction.time
+    group, time = context.tables.group, transaction.time
     if time is not None and any(id in group and group.changed(id) > time for id in tables):
         raise ConcurrentUpdate
     return True
@@ -88,22 +88,22 @@ async def _lock_tables(context: StatementContext, tables: set[GlobalId], locking
 
 def _check_unchanged(context: StatementContext) -> None:
     """Raise ConcurrentUpdate if a key that is locked and was read has changed since."""
-    coordinator, transaction = context.coordinator, context.transaction
+    transaction = context.transaction
     assert transaction.time is not None
-    lacking = coordinator.locks.lacking(transaction.keys_read, transaction)
+    lacking = context.tables.locks.lacking(transaction.keys_read, transaction)
     nothing: frozenset[int] = frozenset()
     locked = {
         place: hashes - lacking.get(place, nothing)
         for place, hashes in transaction.keys_read.items()
         if lacking.get(place, nothing) < hashes
     }
-    if coordinator.keys.changed(locked, transaction.time):
+    if context.tables.keys.changed(locked, transaction.time):
         raise ConcurrentUpdate
 
 
 def _lockable(context: StatementContext, ids: Sequence[GlobalId]) -> set[GlobalId]:
     """Return the committed tables below `ids`, without the system's, which no client may lock."""
-    objects = context.coordinator.state.objects
+    objects = context.names.state.objects
     return {id for id in tables_below(context, ids) if is_user(id) and id in objects}
 
 
@@ -116,12 +116,12 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
     Rows that change between the read and their lock are read again, a few times, and then left out
     like locked ones. Raises ConcurrentUpdate if nothing else is left.
     """
-    transaction, coordinator = context.transaction, context.coordinator
+    transaction = context.transaction
     (table,) = locking.tables
     index = None
-    if table in coordinator.state.objects:
-        await coordinator.keys.ready(table)
-        indexes = coordinator.keys.of(table).values()
+    if table in context.names.state.objects:
+        await context.tables.keys.ready(table)
+        indexes = context.tables.keys.of(table).values()
         index = next((each for each in indexes if each.constraint.columns == locking.key), None)
     width = len(locking.key)
     for attempt in range(1, ATTEMPTS + 1):
@@ -157,7 +157,7 @@ def _lock(
 
     Return their positions, and whether some have changed.
     """
-    coordinator, transaction = context.coordinator, context.transaction
+    transaction = context.transaction
     time = transaction.time
     assert time is not None
     places: list[int] = []
@@ -166,9 +166,9 @@ def _lock(
         if len(places) == most:
             break
         key = keys_of(index.table, index.constraint.name, (hash,))
-        if not coordinator.locks.try_locks((), key, transaction):
+        if not context.tables.locks.try_locks((), key, transaction):
             continue
-        if coordinator.keys.changed(key, time):
+        if context.tables.keys.changed(key, time):
             met_changed = True
         else:
             places.append(place)
@@ -180,7 +180,7 @@ def _lock(
 
 async def lock_table(context: StatementContext, plan: LockTable) -> Completed:
     """Run LOCK TABLE; a mode conflicts with all writes of rows or with none, never with reads."""
-    transaction, locks = context.transaction, context.coordinator.locks
+    transaction, locks = context.transaction, context.tables.locks
     if context.alone and not transaction.block:
         raise NoActiveSqlTransaction("LOCK TABLE can only be used in transaction blocks")
     for table in sorted(_lockable(context, plan.tables)):

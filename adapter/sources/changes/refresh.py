@@ -161,7 +161,7 @@ class _Contents:
             self.left_out,
             has_key=False,
         )
-        ingestion = self.context.coordinator.ingestion
+        ingestion = self.context.feeds.ingestion
         relation = OutputRelation(self.table.id, desc, text)
         with self.context.interrupts.running():
             try:
@@ -173,7 +173,7 @@ class _Contents:
                 return None
 
     def _ceased_at_a_new_column(self) -> bool:
-        statuses = self.context.coordinator.ingestion.controller.statuses()
+        statuses = self.context.feeds.ingestion.controller.statuses()
         status = statuses.get(self.source.id)
         output = None if status is None else status.outputs.get(self.table.id)
         why = None if output is None else output.counts.ceased

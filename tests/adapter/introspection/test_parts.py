@@ -66,7 +66,7 @@ def differing(session: Session, parts: Parts) -> list[str]:
     """Return the relations whose rows differ from those that are made anew."""
     context = session.context()
     snapshot = replace(snapshot_of(context), builtins=(), is_rest=False)  # these take long
-    if snapshot.state is context.coordinator.state:
+    if snapshot.state is context.names.state:
         parts.advance(snapshot.state)
 
     def kept(builtin: Builtin) -> pa.Table:
