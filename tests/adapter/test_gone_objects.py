@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections import Counter
 
@@ -44,7 +45,7 @@ KINDS = {
     ),
     "session": (),
 }
-MORE, ROUNDS = 12, 3
+MORE, ROUNDS = 12, 10
 # What is bounded by a number of its own: the last statements, and what was computed for the last;
 # SQLite looks at its weak references after 200 statements.
 BOUNDED = (
@@ -71,6 +72,15 @@ async def settle(env: TestEnvironment) -> None:
         await env.environment.coordinator.allow_compaction()
     env.environment.forget_retired()
     await env.storage.settle()
+    await forget_cancelled_timers()
+
+
+async def forget_cancelled_timers() -> None:
+    """Let the loop forget its cancelled timers; it keeps them until most of its timers are."""
+    loop = asyncio.get_running_loop()
+    for timer in [loop.call_later(3600, gc.collect) for _ in range(500)]:
+        timer.cancel()
+    await asyncio.sleep(0)
 
 
 def kept() -> Counter[str]:
@@ -96,12 +106,14 @@ async def test_what_has_gone_leaves_no_objects(own_env: TestEnvironment, kind: s
     await env.reopen()
     await env.ran("a", "CREATE TABLE base (k int PRIMARY KEY, v text)")
     await env.ran("a", "INSERT INTO base VALUES (1, 'x')")
-    grown: set[str] | None = None
+    grown = {""}
     for number in range(ROUNDS):  # what is made once, as a kernel is, grows in some of them only
         before = kept()
         await make_and_end(env, kind, range(number * MORE, (number + 1) * MORE))
         await settle(env)
         more = {name for name, n in (kept() - before).items() if n >= MORE}
-        grown = more if grown is None else grown & more
-    assert grown is not None
-    assert not {name for name in grown if not name.startswith(BOUNDED)}
+        more = {name for name in more if not name.startswith(BOUNDED)}
+        grown = grown & more if number else more
+        if not grown:
+            return
+    raise AssertionError(f"these grow in each of {ROUNDS} rounds: {sorted(grown)}")
