@@ -29,7 +29,7 @@ from psycopg.pq.abc import PGconn
 
 from foreshore.server.demo.history import History
 from foreshore.server.demo.schema import TABLES, VIEWS
-from tests.bench import forms, objects, subscribe
+from tests.bench import drivers, forms, objects, reflection, subscribe
 from tests.bench.freshness import as_csv
 from tests.bench.freshness import serving as unguarded
 from tests.bench.tpch import SCHEMA, tables
@@ -495,9 +495,10 @@ def main(names: list[str]) -> None:
     if names[:1] == ["subscribe"]:
         subscribe.main(names[1:])
         return
-    if names[:1] == ["forms"]:
-        forms.main(names[1:])
-        return
+    for each, run in {"asyncpg": drivers, "forms": forms, "reflection": reflection}.items():
+        if names[:1] == [each]:
+            run.main(names[1:])
+            return
     if names[:1] == ["objects"]:
         objects.main([int(name) for name in names[1:]] or [500, 5_000])
         return
