@@ -185,6 +185,8 @@ class Variables(dict[str, str]):
 
     def reset_all(self) -> None:
         """Set all variables to their defaults, except those of the transaction and the roles."""
+        if not self.touched and all(map(self._has_default, self._set)):
+            return
         self.touched = True
         self.version += 1
         kept = dict(self._set)
@@ -196,6 +198,10 @@ class Variables(dict[str, str]):
                 else:
                     kept[key] = default
         self._set = kept
+
+    def _has_default(self, key: str) -> bool:
+        is_kept = key in _OF_TRANSACTION or key in OF_ROLES
+        return is_kept or self[key] == self._default(key)
 
     def _default(self, key: str) -> str:
         known = VARIABLES.get(key)

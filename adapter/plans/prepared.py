@@ -115,11 +115,19 @@ class Prepared(Struct, eq=False):
         """Whether running it may leave something to commit."""
         return isinstance(self.plan, WritePlan)
 
+    def take_plan(self, other: "Prepared") -> None:
+        """Become what `other` is planned as; it is of the same text."""
+        for field in Prepared.__struct_fields__:
+            if field not in _OF_NAME:
+                setattr(self, field, getattr(other, field))
+
     def types(self, declared: Sequence[SqlType | None]) -> ParameterTypes:
         """Return the types of its parameters as planning begins."""
         return LiteralParameters(*self.literals) if self.literals else ParameterTypes(declared)
 
 
+# What a statement has whatever it is planned as.
+_OF_NAME = frozenset("name syntax declared batch literals within origin retyped".split())
 NO_STATEMENT = Prepared("", None)
 
 
@@ -135,14 +143,16 @@ class PlanKey(Struct, frozen=True):
     time_zone: str | None  # None: good in all
     role: str | None = None  # its id; None: good for all
     row_security: str | None = None  # the setting, likewise
+    own: frozenset[GlobalId] | None = None  # what the transaction has written to, if anything
 
 
 def _broader(key: PlanKey) -> Iterator[PlanKey]:
     """Yield the keys of plans that are good for a session with this key, the broadest first."""
-    yield replace(key, time_zone=None, role=None, row_security=None)
-    yield replace(key, role=None, row_security=None)
-    yield replace(key, time_zone=None)
-    yield key
+    for each in (key,) if key.own is None else (replace(key, own=None), key):
+        yield replace(each, time_zone=None, role=None, row_security=None)
+        yield replace(each, role=None, row_security=None)
+        yield replace(each, time_zone=None)
+        yield each
 
 
 class PlanCache:
@@ -155,15 +165,16 @@ class PlanCache:
 
     def get(self, key: PlanKey, is_valid: Callable[[Prepared], bool]) -> Prepared | None:
         """Return the planned statement of a text; None if there is none that `is_valid`."""
-        key = next((each for each in _broader(key) if each in self._plans), key)
-        known = self._plans.get(key)
-        if known is None:
-            return None
-        if not is_valid(known):
-            del self._plans[key]
-            return None
-        self._plans.move_to_end(key)
-        return known
+        for each in _broader(key):
+            known = self._plans.get(each)
+            if known is None or (each.own != key.own and not known.tables_only):
+                continue
+            if not is_valid(known):
+                del self._plans[each]
+                return None
+            self._plans.move_to_end(each)
+            return known
+        return None
 
     def script(self, text: str) -> Sequence[Syntax] | None:
         """Return the statements of a text that `put_script` was given."""
@@ -190,7 +201,9 @@ class PlanCache:
         basis = prepared.basis
         if len(key.text) > LONGEST_TEXT or prepared.is_own or basis is None:
             return
-        if not prepared.tables_only and (prepared.peek is None or basis.own is not None):
+        if prepared.tables_only:
+            key = replace(key, own=None)
+        elif prepared.peek is None:
             return
         if not prepared.depends_on_zone:
             key = replace(key, time_zone=None)

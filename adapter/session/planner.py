@@ -92,7 +92,7 @@ from foreshore.sql.plan.reads import query_read_by, query_subscribed_by
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.sql.rewrite.values_template import template_of
-from foreshore.types import Datum, RelationDesc, SqlType
+from foreshore.types import Datum, RelationDesc, SqlType, oid_of
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
@@ -213,10 +213,13 @@ class SessionPlanner:
         """Plan a statement, unless its plan is still valid.
 
         This is done on a thread if it may take long, and again if the basis changes meanwhile, so
-        the plan is valid when this returns.
+        the plan is valid when this returns. A statement that is kept by its name is planned once
+        for each set of tables that a transaction has written to before it.
         """
         syntax = prepared.syntax
         while syntax is not None and not self.is_valid(prepared):
+            if prepared.origin is not None and self._take_known(prepared, syntax):
+                return
             await self._compile_source(syntax.ast)
             is_small = self._session.environment.planning_cost.is_small(syntax.text, self.state)
             try:
@@ -226,6 +229,18 @@ class SessionPlanner:
                 if syntax.translated:
                     error.position = None
                 raise
+            if prepared.origin is not None:
+                self.remember(prepared, syntax.whole, _oids(prepared.declared))
+
+    def _take_known(self, prepared: Prepared, syntax: Syntax) -> bool:
+        """Take the plan that the same text has been given, if it has the same meaning."""
+        known = self.known(syntax.whole, _oids(prepared.declared))
+        if known is None or known.parameters != prepared.parameters:
+            return False
+        if _shape(known.desc) != _shape(prepared.desc):
+            return False
+        prepared.take_plan(known)
+        return True
 
     async def _compile_source(self, syntax: ast.StatementSyntax) -> None:
         """Have the source in CREATE FUNCTION ... LANGUAGE python compiled, which may take long.
@@ -579,12 +594,17 @@ class SessionPlanner:
             session.time_zone,
             session.role.id,
             session.variables["row_security"],
+            self._collections()[1],
         )
 
 
 def _uses_indexes(peek: PeekPlan | None, subscribes: bool) -> bool:
     """Return whether a plan can read indexes; a subscription reads a single one."""
     return peek is not None and (peek.index is not None or (not subscribes and peek.asks_cluster))
+
+
+def _oids(types: Sequence[SqlType | None]) -> tuple[int, ...]:
+    return tuple(0 if type is None else oid_of(type) for type in types)
 
 
 def _shape(desc: RelationDesc | None) -> object:

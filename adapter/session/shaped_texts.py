@@ -48,7 +48,7 @@ NEW_SHAPE = "new shape"
 NEW_CONSTANT = "new value of a literal that decides the plan"
 OTHER_VALUE = "literal is no value of the plan's type"
 CHANGED = "catalog or settings changed"
-TRANSACTION = "transaction has changed data or the catalog"
+TRANSACTION = "transaction has changed the catalog"
 DECIDES = "literals decide the plan"
 
 
@@ -165,9 +165,7 @@ class ShapedTexts:
         seen = shapes.see(shape.key)
         if seen.refused:
             return DECIDES
-        if transaction is not None and transaction.catalog is not None:
-            return TRANSACTION
-        if not prepared.tables_only and (prepared.basis is None or prepared.basis.own is not None):
+        if prepared.basis is None or (transaction is not None and transaction.catalog is not None):
             return TRANSACTION
         why, times = (CHANGED if seen.fixed is not None else NEW_SHAPE), seen.times
         if seen.fixed is not None:

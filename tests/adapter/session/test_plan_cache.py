@@ -7,7 +7,7 @@ import pytest
 
 from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.sql.planner import plan_statement
-from tests.adapter.harness import TestEnvironment, until
+from tests.adapter.harness import TestEnvironment, told, until
 
 
 @pytest.fixture
@@ -172,6 +172,65 @@ def test_statements_about_keys_are_planned_once_in_blocks_too(
         told = [ask(name, text) for text in block]
         assert told == ["BEGIN", "UPDATE 1", str(number), "INSERT 0 1", "DELETE 1", "COMMIT"]
     assert planned == list(block)
+
+
+def test_named_statements_are_planned_once_for_what_their_transactions_have_written(
+    runner: asyncio.Runner, env: TestEnvironment, planned: list[str]
+) -> None:
+    texts = (
+        "INSERT INTO cases SELECT count(*) FROM cases",
+        "SELECT count(*) FROM cases",
+        "UPDATE cases SET i = i + 1",
+    )
+
+    async def run() -> list[str]:
+        session = await env.session("named")
+        found = []
+        for number in range(len(texts)):
+            await session.bind("", f"s{number}", (), ())
+            found += (await told(await session.execute("", 0, last=True)))[:-1]
+        return found
+
+    async def cases() -> None:
+        await env.query("named", "CREATE TABLE cases (i int)")
+        session = await env.session("named")
+        for number, text in enumerate(texts):
+            await session.parse(f"s{number}", text, ())
+        await session.sync()
+        for end in ("ROLLBACK", "ROLLBACK", "COMMIT"):
+            if end == "COMMIT":
+                planned.clear()
+            await env.query("named", "BEGIN")
+            assert (await run(), await run()) == (["1"], ["2"])
+            await env.query("named", end)
+        assert not set(planned) & set(texts)
+        await env.query("named", "INSERT INTO cases VALUES (9); ALTER TABLE cases ADD COLUMN j int")
+        planned.clear()
+        assert await run() == ["4"]
+        await session.sync()
+        assert set(planned) >= {*texts}
+
+    runner.run(cases())
+
+
+def test_settings_that_change_nothing_keep_plans(
+    runner: asyncio.Runner, env: TestEnvironment, planned: list[str]
+) -> None:
+    async def ask() -> None:
+        session = await env.session("reset")
+        await session.parse("s", "SELECT count(*) FROM pg_type", ())
+        await session.sync()
+        version = session.variables.version
+        await env.query("reset", "RESET ALL")
+        assert session.variables.version == version
+        planned.clear()
+        await env.query("reset", "SET application_name = 'x'")
+        await session.bind("", "s", (), ())
+        assert "SELECT count(*) FROM pg_type" not in planned
+        await env.query("reset", "RESET ALL")
+        assert session.variables["application_name"] == ""
+
+    runner.run(ask())
 
 
 def test_plans_over_a_catalog_of_ones_own_are_not_shared(
