@@ -43,9 +43,9 @@ from foreshore.adapter.explain.operators import explain_operators
 from foreshore.adapter.explain.sink_schema import explain_sink_schema
 from foreshore.adapter.files.copy import copy_from_files, copy_to_files
 from foreshore.adapter.metrics.create import create_metric
-from foreshore.adapter.read.keys.object_names import query_args, resolve_names
-from foreshore.adapter.read.keys.row_locks import lock_table
+from foreshore.adapter.read.object_names import query_args, resolve_names
 from foreshore.adapter.read.pipeline import wait_until_requested
+from foreshore.adapter.read.row_locks import lock_table
 from foreshore.adapter.read.select import select
 from foreshore.adapter.rights.authorize import authorize_any
 from foreshore.adapter.show.show_create import show_create

@@ -26,7 +26,8 @@ from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.insert import rows_of_template
 from foreshore.adapter.write.on_conflict import stage_on_conflict
-from foreshore.adapter.write.stage import checked, key_index, stage
+from foreshore.adapter.write.stage import checked, key_index
+from foreshore.adapter.write.stage_changes import stage
 from foreshore.adapter.write.target import lock_before_nextval, lock_shared_against_ddl, target_of
 from foreshore.compute.finish import expanded
 from foreshore.compute.keys.layout import KeyLayout

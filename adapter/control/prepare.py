@@ -6,7 +6,7 @@ from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.control.conversation import Conversation
 from foreshore.adapter.plans.prepared import Prepared
-from foreshore.adapter.read.bind import value_of
+from foreshore.adapter.read.bound.bind import value_of
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import Outcome
 from foreshore.errors import (

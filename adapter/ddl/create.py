@@ -16,8 +16,8 @@ from foreshore.adapter.ddl.objects import add_item, is_taken, is_taken_in, schem
 from foreshore.adapter.ddl.refresh import schedule_of
 from foreshore.adapter.ddl.sequences import add_sequence
 from foreshore.adapter.definitions.plan_items import planned_as
-from foreshore.adapter.read.bind import timestamp_of
-from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
+from foreshore.adapter.read.bound.bind import timestamp_of
+from foreshore.adapter.read.bound.timestamp import choose, requested_time, wait_for_time
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.role_names import owner_of_new
 from foreshore.catalog.builtin.registry import refuse_system_inputs

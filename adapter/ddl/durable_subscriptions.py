@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
 from foreshore.adapter.definitions.plan_items import plan_item
-from foreshore.adapter.read.bind import timestamp_of
+from foreshore.adapter.read.bound.bind import timestamp_of
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.subscribe.positions import inputs_of, readable_position

@@ -2,7 +2,7 @@
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
-from foreshore.adapter.read.bind import timestamp_of
+from foreshore.adapter.read.bound.bind import timestamp_of
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.errors import ObjectNotInPrerequisiteState

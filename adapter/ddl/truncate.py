@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.sequences import restart_identity
-from foreshore.adapter.read.timestamp import read_time
+from foreshore.adapter.read.bound.timestamp import read_time
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.stage import stage_rows
 from foreshore.adapter.write.target import committed_rows, lock_to_alter, target_of

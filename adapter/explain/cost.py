@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from foreshore.adapter.explain.hydration import hydration
-from foreshore.adapter.read.bind import bind_peek
+from foreshore.adapter.read.bound.bind import bind_peek
+from foreshore.adapter.read.bound.timestamp import read_timestamp
 from foreshore.adapter.read.execute import execute
-from foreshore.adapter.read.timestamp import read_timestamp
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.result import all_rows

@@ -20,10 +20,10 @@ from foreshore.adapter.plans.access_path import (
     KeyLookup,
     PeekPlan,
 )
-from foreshore.adapter.read.cluster_choice import collections_read
+from foreshore.adapter.read.bound.cluster_choice import collections_read
+from foreshore.adapter.read.bound.timestamp import choose, fixed_time, requested_time
 from foreshore.adapter.read.keys.key_lookup import PREFIX_ROWS
 from foreshore.adapter.read.pipeline import plan_for_time, prepared_peek, refuse_past_of_system
-from foreshore.adapter.read.timestamp import choose, fixed_time, requested_time
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, Selected
 from foreshore.adapter.transaction.timestamp_selection import Selection

@@ -6,7 +6,7 @@ It shows the present state and waits for nothing, so that it answers even if no 
 from collections.abc import Iterable
 
 from foreshore.adapter.introspection.failing_views import failing_of
-from foreshore.adapter.read.cluster_choice import collections_read
+from foreshore.adapter.read.bound.cluster_choice import collections_read
 from foreshore.adapter.services.names import Names
 from foreshore.adapter.services.tables import Tables
 from foreshore.adapter.services.times import Times

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from foreshore import blocking
-from foreshore.adapter.read.timestamp import read_time
+from foreshore.adapter.read.bound.timestamp import read_time
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.expr.ir import Get
 from foreshore.sql.plan import CopyToFiles

@@ -17,12 +17,12 @@ from foreshore.adapter.plans.access_path import (
     InProcess,
     KeyLookup,
 )
-from foreshore.adapter.read.bind import BoundPeek, Given, counted_each, timestamp_of
-from foreshore.adapter.read.cluster_choice import asked_of_cluster, index_of
-from foreshore.adapter.read.in_process import result_in_process, rows_in_process
+from foreshore.adapter.read.bound.bind import BoundPeek, Given, counted_each, timestamp_of
+from foreshore.adapter.read.bound.cluster_choice import asked_of_cluster, index_of
+from foreshore.adapter.read.bound.in_process import result_in_process, rows_in_process
+from foreshore.adapter.read.bound.small import small_over, small_result
 from foreshore.adapter.read.keys.index_lookups import look_up_indexes
 from foreshore.adapter.read.keys.key_lookup import is_local, look_up, rows_over
-from foreshore.adapter.read.small import small_over, small_result
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.pinned_replica import pinned_replica
 from foreshore.adapter.statement.result import BatchSource, RowSource, all_rows, finished

@@ -16,17 +16,15 @@ import pyarrow as pa
 from foreshore import tracing
 from foreshore.adapter.plans.access_path import IndexLookups, IndexRead, PeekPlan
 from foreshore.adapter.plans.prepared import Prepared
-from foreshore.adapter.read.bind import (
+from foreshore.adapter.read.bound.bind import (
     NOTHING_GIVEN,
     BoundPeek,
     Given,
     bind_peek,
     call_side_effects,
 )
-from foreshore.adapter.read.cluster_choice import collections_read, index_of
-from foreshore.adapter.read.execute import changes, execute, execute_unfinished, open_source
-from foreshore.adapter.read.keys.key_lookup import can_look_up
-from foreshore.adapter.read.timestamp import (
+from foreshore.adapter.read.bound.cluster_choice import collections_read, index_of
+from foreshore.adapter.read.bound.timestamp import (
     fixed_time,
     read_timestamp,
     requested_time,
@@ -34,6 +32,8 @@ from foreshore.adapter.read.timestamp import (
     wait_for_time,
     younger_views,
 )
+from foreshore.adapter.read.execute import changes, execute, execute_unfinished, open_source
+from foreshore.adapter.read.keys.key_lookup import can_look_up
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import RowSource, all_rows
 from foreshore.adapter.statement.trace import Trace

@@ -4,10 +4,10 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore.adapter.introspection.relations import load_names
-from foreshore.adapter.read.bind import Given
+from foreshore.adapter.read.bound.bind import Given
 from foreshore.adapter.read.keys.read_rows import rows_by_keys
-from foreshore.adapter.read.keys.row_locks import lock_and_read, lock_rows
 from foreshore.adapter.read.pipeline import prepared_peek, read_result, read_source
+from foreshore.adapter.read.row_locks import lock_and_read, lock_rows
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import (
     BatchSource,

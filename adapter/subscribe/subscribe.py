@@ -8,9 +8,9 @@ and Project over these are done here, once for all equal statements. Any other q
 import pyarrow as pa
 
 from foreshore.adapter.plans.access_path import PeekPlan
-from foreshore.adapter.read.bind import bind_peek, timestamp_of
-from foreshore.adapter.read.cluster_choice import answering_cluster
-from foreshore.adapter.read.timestamp import choose, notify_of_waiting, younger_views
+from foreshore.adapter.read.bound.bind import bind_peek, timestamp_of
+from foreshore.adapter.read.bound.cluster_choice import answering_cluster
+from foreshore.adapter.read.bound.timestamp import choose, notify_of_waiting, younger_views
 from foreshore.adapter.services.changelogs import Source
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import BatchSource, RowSource, Selected

@@ -5,7 +5,7 @@ from functools import partial
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
-from foreshore.adapter.read.bind import timestamp_of
+from foreshore.adapter.read.bound.bind import timestamp_of
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.waits.recency import wait_for_sources
 from foreshore.adapter.waits.stalled import attended

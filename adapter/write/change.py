@@ -21,7 +21,8 @@ from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.returning import returned, returned_of
 from foreshore.adapter.write.row_checks import require_policies
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
-from foreshore.adapter.write.stage import checked, stage
+from foreshore.adapter.write.stage import checked
+from foreshore.adapter.write.stage_changes import stage
 from foreshore.adapter.write.target import target_of
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.errors import CardinalityViolation

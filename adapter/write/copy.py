@@ -19,7 +19,8 @@ from foreshore.adapter.statement.staging import Staging, Target
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.adapter.write.source import with_row_outputs
-from foreshore.adapter.write.stage import checked, follow_foreign_keys, stage, stage_rows
+from foreshore.adapter.write.stage import checked, stage_rows
+from foreshore.adapter.write.stage_changes import follow_foreign_keys, stage
 from foreshore.adapter.write.target import lock_shared_against_ddl, target_of
 from foreshore.compute.engine import check_memory
 from foreshore.errors import (

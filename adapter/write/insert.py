@@ -7,9 +7,9 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.calls.side_effects import results_of
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.bind import timestamp_of
+from foreshore.adapter.read.bound.bind import timestamp_of
+from foreshore.adapter.read.bound.timestamp import FAR_AHEAD_MS
 from foreshore.adapter.read.pipeline import wait_until_requested
-from foreshore.adapter.read.timestamp import FAR_AHEAD_MS
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import Outcome
 from foreshore.adapter.statement.staging import Target
@@ -17,7 +17,8 @@ from foreshore.adapter.write.on_conflict import stage_on_conflict
 from foreshore.adapter.write.returning import returned
 from foreshore.adapter.write.row_checks import require_policies
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
-from foreshore.adapter.write.stage import checked, stage
+from foreshore.adapter.write.stage import checked
+from foreshore.adapter.write.stage_changes import stage
 from foreshore.adapter.write.target import lock_before_nextval, lock_shared_against_ddl, target_of
 from foreshore.compute.finish import expanded, places_in_order
 from foreshore.compute.keys.layout import MANY

@@ -13,13 +13,14 @@ import pyarrow as pa
 from foreshore.adapter.calls.side_effects import results_of
 from foreshore.adapter.plans.calls import calls_in
 from foreshore.adapter.plans.row_read import RowRead, plan_over_rows
+from foreshore.adapter.read.bound.timestamp import move_forward, read_time
 from foreshore.adapter.read.keys.key_lookup import locks_of_rows
-from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.returning import WRITTEN, over_written
 from foreshore.adapter.write.row_checks import require_policies
-from foreshore.adapter.write.stage import checked, key_index, stage
+from foreshore.adapter.write.stage import checked, key_index
+from foreshore.adapter.write.stage_changes import stage
 from foreshore.adapter.write.target import require_unaltered
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.finish import expanded

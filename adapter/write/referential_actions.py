@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.read.bound.timestamp import read_time
 from foreshore.adapter.read.keys.key_lookup import locked_under
-from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Staging, Target
 from foreshore.adapter.write.source import with_own_rows, with_row_outputs

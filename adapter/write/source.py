@@ -12,19 +12,19 @@ import pyarrow as pa
 from foreshore.adapter.calls.side_effects import results_by_row
 from foreshore.adapter.plans.access_path import PeekPlan
 from foreshore.adapter.plans.calls import call_nextval, calls_of
-from foreshore.adapter.read.bind import (
+from foreshore.adapter.read.bound.bind import (
     BoundPeek,
     Given,
     bind_peek,
     call_side_effects,
     counted_each,
 )
+from foreshore.adapter.read.bound.in_process import grows_long_values
+from foreshore.adapter.read.bound.timestamp import tables_below
 from foreshore.adapter.read.execute import computed
-from foreshore.adapter.read.in_process import grows_long_values
 from foreshore.adapter.read.keys.key_lookup import locked_by_key, locked_rows, rows_over
 from foreshore.adapter.read.pipeline import prepared_peek, read_rows
 from foreshore.adapter.read.select import rows_of_init_plans
-from foreshore.adapter.read.timestamp import tables_below
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.target import lock_before_nextval, target_of

@@ -2,7 +2,7 @@
 
 `check` is about NOT NULL and CHECK. `stage_rows` checks the keys, against the committed rows and
 those that the transaction has written before; group commit checks them once more
-(`adapter/session/commit.py`). Foreign keys follow (`foreign_keys.py`).
+(`adapter/session/commit.py`). Foreign keys follow (`stage_changes.py`).
 
 `RowRules` are a table's constraints compiled for tuples, which a statement about few rows makes.
 Rows in columns, and tuples that break a rule, are checked column by column: that finds the first
@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from foreshore import blocking
 from foreshore.adapter.plans.row_rules import RowRules, checks_of
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.planner import Planner
-from foreshore.adapter.statement.staging import Staging, Target
+from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.transaction.violations import check_fails, failing_row, key_exists, null_in
 from foreshore.adapter.write.target import require_unaltered
@@ -124,48 +123,6 @@ def first_failing(
 
 
 # --- keys ----------------------------------------------------------------------------------
-
-
-async def stage(
-    context: StatementContext,
-    target: Target,
-    *,
-    deleted: TableRows | None = None,
-    inserted: TableRows | None = None,
-    updated: tuple[TableRows, TableRows] | None = None,
-) -> None:
-    """Let the transaction delete and insert rows, which have been checked, as one change.
-
-    `updated` are those that replace each other, in one order. Raises what `stage_rows` does, and
-    ForeignKeyViolation.
-    """
-    if context.staging is not None:
-        context.staging.append(Staging(target, deleted, inserted, updated))
-        return
-    await stage_rows(context, target, deleted=deleted, inserted=inserted)
-    if has_foreign_keys(context.planner, target.id):
-        await follow_foreign_keys(context, (Staging(target, deleted, inserted, updated),))
-
-
-async def stage_all(context: StatementContext, changes: Sequence[Staging]) -> None:
-    """Stage several changes, and then follow foreign keys."""
-    for each in changes:
-        await stage_rows(context, each.target, deleted=each.deleted, inserted=each.inserted)
-    await follow_foreign_keys(context, changes)
-
-
-async def follow_foreign_keys(context: StatementContext, changes: Sequence[Staging]) -> None:
-    """Check the foreign keys of changes that have been staged, and do what they say."""
-    followed = [each for each in changes if has_foreign_keys(context.planner, each.target.id)]
-    if followed:
-        from foreshore.adapter.write.foreign_keys import follow
-
-        await follow(context, followed)
-
-
-def has_foreign_keys(planner: Planner, id: GlobalId) -> bool:
-    """Whether a table refers to another one, or is referred to."""
-    return planner.state.has_foreign_keys(id)
 
 
 async def stage_rows(

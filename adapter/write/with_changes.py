@@ -7,14 +7,14 @@ they run, and staged at the end in their order; then keys are checked against ea
 import pyarrow as pa
 from msgspec.structs import replace
 
+from foreshore.adapter.read.bound.timestamp import tables_below
 from foreshore.adapter.read.select import selected
-from foreshore.adapter.read.timestamp import tables_below
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import ALL, Outcome, Selected
 from foreshore.adapter.statement.staging import Staging
 from foreshore.adapter.write.change import delete, merge, update
 from foreshore.adapter.write.insert import insert
-from foreshore.adapter.write.stage import stage_all
+from foreshore.adapter.write.stage_changes import stage_all
 from foreshore.compute.engine import rows_schema
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.plan import Delete, Insert, Merge, Select, Update, WithChanges

@@ -14,7 +14,7 @@ import pytest
 
 from foreshore.adapter.client import Completed, CopyOut, Execution, Rows, Startup
 from foreshore.adapter.environment import Environment
-from foreshore.adapter.read import timestamp
+from foreshore.adapter.read.bound import timestamp
 from foreshore.adapter.session.session import Session
 from foreshore.clock import SystemClock
 from foreshore.datum import from_array

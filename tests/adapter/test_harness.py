@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreshore.adapter.read import timestamp
+from foreshore.adapter.read.bound import timestamp
 from foreshore.compute.flow import compilation
 from tests.adapter import harness  # noqa: F401 - it sets them
 

@@ -65,7 +65,7 @@ class Walk:
     def _paths(self) -> Iterator[str]:
         yield "few rows"
         with self._patch.context() as patch:
-            patch.setattr("foreshore.adapter.read.small.FEW_ROWS", -1)
+            patch.setattr("foreshore.adapter.read.bound.small.FEW_ROWS", -1)
             patch.setattr("foreshore.compute.peek.FEW_INDEXED", -1)
             yield "DuckDB"
 

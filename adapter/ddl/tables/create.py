@@ -12,7 +12,8 @@ from foreshore.adapter.definitions.plan_items import constraint_names
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
-from foreshore.adapter.write.stage import checked, stage
+from foreshore.adapter.write.stage import checked
+from foreshore.adapter.write.stage_changes import stage
 from foreshore.adapter.write.target import target_of
 from foreshore.catalog.item import OwnedBy
 from foreshore.ids import GlobalId

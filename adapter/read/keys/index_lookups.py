@@ -12,8 +12,8 @@ engine of the cluster computes it instead.
 import pyarrow as pa
 
 from foreshore.adapter.plans.access_path import IndexLookups
-from foreshore.adapter.read.bind import BoundPeek, Given
-from foreshore.adapter.read.cluster_choice import asked_of_cluster
+from foreshore.adapter.read.bound.bind import BoundPeek, Given
+from foreshore.adapter.read.bound.cluster_choice import asked_of_cluster
 from foreshore.adapter.read.keys.key_lookup import bound_keys, rows_by_key
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.pinned_replica import pinned_replica

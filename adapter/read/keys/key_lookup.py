@@ -20,17 +20,17 @@ from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.plans.access_path import KeyLookup, PeekPlan
-from foreshore.adapter.read.bind import (
+from foreshore.adapter.read.bound.bind import (
     BoundPeek,
     Given,
     bind_peek,
     counted_each,
     with_arrays_given,
 )
-from foreshore.adapter.read.in_process import grows_long_values, rows_in_process
+from foreshore.adapter.read.bound.in_process import grows_long_values, rows_in_process
+from foreshore.adapter.read.bound.small import small_over, stored_rows
+from foreshore.adapter.read.bound.timestamp import move_forward, note_tables_read, read_time
 from foreshore.adapter.read.keys.key_ranges import rows_in_range
-from foreshore.adapter.read.small import small_over, stored_rows
-from foreshore.adapter.read.timestamp import move_forward, note_tables_read, read_time
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.transaction.transaction import Transaction

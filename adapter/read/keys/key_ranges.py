@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.read.bind import BoundPeek, counted_each
+from foreshore.adapter.read.bound.bind import BoundPeek, counted_each
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.compute.keys.bound_spans import bound_span
 from foreshore.compute.keys.key_index import KeyIndex

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from foreshore.adapter.plans.locked_read import LockedRead
 from foreshore.adapter.plans.row_sources import IndexedTable, KeyedTable, find_rows
+from foreshore.adapter.read.bound.timestamp import read_time
 from foreshore.adapter.read.keys.key_lookup import Located, lock_and_find, own_rows
 from foreshore.adapter.read.keys.key_lookup import locked_rows as locked_columns
 from foreshore.adapter.read.keys.read_rows import index_of, rows_under
-from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import Keys, joined

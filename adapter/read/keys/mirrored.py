@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from foreshore.adapter.plans.row_sources import IndexedView
-from foreshore.adapter.read.cluster_choice import answering_cluster
-from foreshore.adapter.read.timestamp import note_tables_read, notify_of_waiting
+from foreshore.adapter.read.bound.cluster_choice import answering_cluster
+from foreshore.adapter.read.bound.timestamp import note_tables_read, notify_of_waiting
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.compute.controller.mirror import Mirror

@@ -17,9 +17,9 @@ from foreshore.adapter.plans.row_sources import (
     TableSource,
     find_rows,
 )
+from foreshore.adapter.read.bound.timestamp import note_tables_read, read_time, require
 from foreshore.adapter.read.keys.key_lookup import own_rows
 from foreshore.adapter.read.keys.mirrored import may_use_mirrors, mirrors_at, rows_in_mirror
-from foreshore.adapter.read.timestamp import note_tables_read, read_time, require
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.compute.controller.mirror import Mirror

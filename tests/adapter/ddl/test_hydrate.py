@@ -84,7 +84,7 @@ async def test_a_query_for_spark_is_answered_without_it(
     env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foreshore.compute.spark.java.MINIMUM_JAVA", 1000)
-    monkeypatch.setattr("foreshore.adapter.read.small.MOST_ROWS", 0, raising=False)
+    monkeypatch.setattr("foreshore.adapter.read.bound.small.MOST_ROWS", 0, raising=False)
     await begun(env)
     await env.ran("s", "SET bulk_engine = 'spark'", "SET bulk_threshold = '1GB'")
     assert await env.query("s", "SHOW bulk_threshold") == "1GB\nSHOW"

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from foreshore.adapter.read import small
+from foreshore.adapter.read.bound import small
 from foreshore.compute.local.small import rows
 from foreshore.storage import decoded_files
 from foreshore.storage.decoded_files import DecodedFiles, TooLong

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from foreshore.adapter.read import timestamp
+from foreshore.adapter.read.bound import timestamp
 from foreshore.errors import QueryCanceled
 from foreshore.storage.ingest.messages import StartSource
 from foreshore.storage.ingest.worker import Worker

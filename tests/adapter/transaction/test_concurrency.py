@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.read import timestamp
+from foreshore.adapter.read.bound import timestamp
 from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
 from tests.adapter.harness import TestEnvironment, until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foreshore.adapter.write.stage import stage
+from foreshore.adapter.write.stage_changes import stage
 from foreshore.adapter.write.target import target_of
 from foreshore.errors import InternalError
 from foreshore.ids import GlobalId

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from foreshore.adapter.read.in_process import rows_in_process
+from foreshore.adapter.read.bound.in_process import rows_in_process
 from foreshore.adapter.write import stage
 from tests.adapter.harness import TestEnvironment
 

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from foreshore.adapter.read.bind import bind_peek
+from foreshore.adapter.read.bound.bind import bind_peek
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.few_updates import FewUpdates
 from foreshore.sql.plan import Insert

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
-from foreshore.adapter.read.bind import BoundPeek
-from foreshore.adapter.read.cluster_choice import answering_cluster, replanned_if_dropped
+from foreshore.adapter.read.bound.bind import BoundPeek
+from foreshore.adapter.read.bound.cluster_choice import answering_cluster, replanned_if_dropped
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.pinned_replica import pinned_replica
 from foreshore.compute.engine import Cancellation, rows_schema

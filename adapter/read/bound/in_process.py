@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.introspection.relations import builtin_tables, question_of
-from foreshore.adapter.read.bind import BoundPeek, Given
-from foreshore.adapter.read.small import small_over
+from foreshore.adapter.read.bound.bind import BoundPeek, Given
+from foreshore.adapter.read.bound.small import small_over
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.result import finished
 from foreshore.catalog.builtin.registry import BUILTINS

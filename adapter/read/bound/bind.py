@@ -13,7 +13,7 @@ from foreshore import blocking
 from foreshore.adapter.calls.side_effects import results_of
 from foreshore.adapter.plans.access_path import AccessPath, IndexRead, PeekPlan
 from foreshore.adapter.plans.calls import calls_in
-from foreshore.adapter.read.scan_limit import refuse_large_scan
+from foreshore.adapter.read.bound.scan_limit import refuse_large_scan
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.compute.keys.bound_keys import is_large
 from foreshore.compute.local.given_arrays import has_long_arrays, over_long_arrays

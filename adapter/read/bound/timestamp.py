@@ -15,8 +15,8 @@ from functools import partial
 
 from foreshore.adapter.plans.access_path import PeekPlan
 from foreshore.adapter.plans.prepared import Prepared
-from foreshore.adapter.read.bind import timestamp_of
-from foreshore.adapter.read.cluster_choice import collections_read
+from foreshore.adapter.read.bound.bind import timestamp_of
+from foreshore.adapter.read.bound.cluster_choice import collections_read
 from foreshore.adapter.services.names import Names
 from foreshore.adapter.services.times import Times
 from foreshore.adapter.statement.context import StatementContext

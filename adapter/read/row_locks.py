@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.plans.locked_read import LockedRead
-from foreshore.adapter.read.bind import NOTHING_GIVEN, row_count_of
+from foreshore.adapter.read.bound.bind import NOTHING_GIVEN, row_count_of
+from foreshore.adapter.read.bound.timestamp import move_forward, tables_below
 from foreshore.adapter.read.keys.key_lookup import locked_by_key, row_not_available
 from foreshore.adapter.read.keys.locked_rows import locked_rows
 from foreshore.adapter.read.pipeline import prepared_peek, read_batch
-from foreshore.adapter.read.timestamp import move_forward, tables_below
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.compute.finish import expanded, finish
 from foreshore.compute.keys.key_index import KeyIndex

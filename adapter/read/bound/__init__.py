@@ -1,0 +1,1 @@
+"""Bound plans: their arguments, time and cluster, and their evaluation in this process."""

@@ -1,0 +1,45 @@
+"""Stage the changes of a statement, one or several, and follow foreign keys from what they made."""
+
+from collections.abc import Sequence
+
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.staging import Staging, Target
+from foreshore.adapter.write.foreign_keys import follow
+from foreshore.adapter.write.stage import stage_rows
+from foreshore.table_rows import TableRows
+
+
+async def stage(
+    context: StatementContext,
+    target: Target,
+    *,
+    deleted: TableRows | None = None,
+    inserted: TableRows | None = None,
+    updated: tuple[TableRows, TableRows] | None = None,
+) -> None:
+    """Let the transaction delete and insert rows, which have been checked, as one change.
+
+    `updated` are those that replace each other, in one order. Raises what `stage_rows` does, and
+    ForeignKeyViolation.
+    """
+    if context.staging is not None:
+        context.staging.append(Staging(target, deleted, inserted, updated))
+        return
+    await stage_rows(context, target, deleted=deleted, inserted=inserted)
+    if context.planner.state.has_foreign_keys(target.id):
+        await follow_foreign_keys(context, (Staging(target, deleted, inserted, updated),))
+
+
+async def stage_all(context: StatementContext, changes: Sequence[Staging]) -> None:
+    """Stage several changes, and then follow foreign keys."""
+    for each in changes:
+        await stage_rows(context, each.target, deleted=each.deleted, inserted=each.inserted)
+    await follow_foreign_keys(context, changes)
+
+
+async def follow_foreign_keys(context: StatementContext, changes: Sequence[Staging]) -> None:
+    """Check the foreign keys of changes that have been staged, and do what they say."""
+    state = context.planner.state
+    followed = [each for each in changes if state.has_foreign_keys(each.target.id)]
+    if followed:
+        await follow(context, followed)
