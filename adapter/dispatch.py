@@ -227,10 +227,10 @@ async def run(session: Conversation, context: StatementContext) -> Outcome:
     """
     prepared, variables = context.prepared, context.variables
     if variables.settings.waits_for_sources and is_wanted(context):
-        await wait_for_sources(context, prepared.used)
-    elif context.feeds.ingestion.controller.without_snapshot and prepared.peek is not None:
-        await wait_for_snapshots(context, prepared.used)
-    plan, (state, version) = prepared.plan, prepared.found_allowed
+        await wait_for_sources(context, prepared.made.used)
+    elif context.feeds.ingestion.controller.without_snapshot and prepared.made.peek is not None:
+        await wait_for_snapshots(context, prepared.made.used)
+    plan, (state, version) = prepared.made.plan, prepared.found_allowed
     assert plan is not None
     if (
         state is not context.names.catalog.state
@@ -238,7 +238,7 @@ async def run(session: Conversation, context: StatementContext) -> Outcome:
         or context.transaction.staged.catalog is not None
     ):
         await authorize_any(context)
-    if prepared.takes_names:
+    if prepared.made.takes_names:
         context = await resolve_names(session, context)
     kind = type(plan)
     if kind not in NO_QUERY:
@@ -258,7 +258,7 @@ def settle(context: StatementContext) -> None:
     transaction.settled = True
     if transaction.time is not None:
         since = max(transaction.time, transaction.began)
-        context.names.catalog.check_defined(context.prepared.used, since)
+        context.names.catalog.check_defined(context.prepared.made.used, since)
 
 
 async def _define(context: StatementContext, statement: Statement, plan: plans.Plan) -> Outcome:
@@ -268,7 +268,7 @@ async def _define(context: StatementContext, statement: Statement, plan: plans.P
         context = await _lock(context)
     change = context.transaction.catalog
     before = None if change is None else change.state
-    outcome = statement(context, context.prepared.plan)
+    outcome = statement(context, context.prepared.made.plan)
     if isinstance(outcome, Awaitable):
         outcome = await outcome
     change = context.transaction.catalog
@@ -287,7 +287,7 @@ async def _lock(context: StatementContext) -> StatementContext:
     A time to come, new replicas and external systems are waited for before, as that may take long.
     Return the context with what was found out there.
     """
-    match context.prepared.plan:
+    match context.prepared.made.plan:
         case plans.CreateMaterializedView() | plans.CreateIndex() as plan:
             await create.wait_for_start(context, plan)
         case plans.CreateTableAs(with_data=True, as_of=plans.AsOf() as as_of):

@@ -58,16 +58,17 @@ Many = Sequence[Sequence[Datum]]  # the arguments of each execution
 
 def may_run_together(prepared: Prepared) -> bool:
     """Whether executions of a planned statement may be staged as one change."""
-    match prepared.plan:
+    match prepared.made.plan:
         case Insert(checks=checks) | Update(checks=checks) if checks:
             return False  # of row-level security
         case Insert(returning=None, as_of=None, on_conflict=conflict):
-            template = prepared.template
+            template = prepared.made.programs.template
             if template is None or any(e.function not in _REPEATABLE for e in template.calls):
                 return False
             return conflict is None or not _has_parameters(conflict)
         case Update(returning=None) | Delete(returning=None):
-            return prepared.locked_read is not None and prepared.locked_read.is_by_whole_key
+            locked = prepared.made.programs.locked_read
+            return locked is not None and locked.is_by_whole_key
         case _:
             return False
 
@@ -86,7 +87,7 @@ async def run_together(context: StatementContext, many: Many) -> RanTogether:
 
     After an error nothing is staged.
     """
-    plan = context.prepared.plan
+    plan = context.prepared.made.plan
     assert isinstance(plan, Insert | Update | Delete), plan
     if context.planner.state.references_to(plan.table):
         return RanTogether((), len(many))
@@ -99,7 +100,7 @@ async def run_together(context: StatementContext, many: Many) -> RanTogether:
 
 
 async def _insert(context: StatementContext, plan: Insert, many: Many) -> RanTogether:
-    peek, template = context.prepared.peek, context.prepared.template
+    peek, template = context.prepared.made.peek, context.prepared.made.programs.template
     assert peek is not None
     assert template is not None
     target = target_of(context, plan.table, "INSERT")
@@ -180,7 +181,7 @@ def _change_keys(layouts: Sequence[KeyLayout], old: TableRows, new: TableRows) -
 
 
 async def _change(context: StatementContext, plan: Update | Delete, many: Many) -> RanTogether:
-    locked = context.prepared.locked_read
+    locked = context.prepared.made.programs.locked_read
     assert locked is not None
     verb = "UPDATE" if isinstance(plan, Update) else "DELETE"
     target, read = target_of(context, plan.table, verb), locked.read

@@ -126,16 +126,16 @@ async def _fetched(plan: Fetch, portal: BoundPortal, result: Selected) -> tuple[
 
 
 def _may_begin(portal: BoundPortal) -> bool:
-    return not portal.done and isinstance(portal.statement.plan, Select)
+    return not portal.done and isinstance(portal.statement.made.plan, Select)
 
 
 async def _begin(context: StatementContext, portal: BoundPortal) -> Selected:
     """Run the query of a portal that has not been executed."""
     of_portal = replace(context, prepared=portal.statement, args=portal.args, alone=False)
     await context.planner.ready(portal.statement)
-    assert isinstance(portal.statement.plan, Select)
+    assert isinstance(portal.statement.made.plan, Select)
     portal.done = True
-    portal.result = await selected(of_portal, portal.statement.plan, "SELECT")
+    portal.result = await selected(of_portal, portal.statement.made.plan, "SELECT")
     return portal.result
 
 

@@ -114,8 +114,9 @@ class Statements(dict[str, Prepared]):
                 if name
                 else "unnamed prepared statement does not exist"
             )
-        if isinstance(prepared.plan, Fetch | Execute):  # its cursor or statement may be another now
-            prepared.desc = self._session.planner.named_desc(prepared.plan)
+        plan = prepared.made.plan
+        if isinstance(plan, Fetch | Execute):  # its cursor or statement may be another now
+            prepared.desc = self._session.planner.named_desc(plan)
         if not types:
             return prepared
         other = prepared.retyped

@@ -21,7 +21,7 @@ from foreshore.sql.plan import ExplainAnalyze
 
 async def explain_analyze(context: StatementContext, plan: ExplainAnalyze) -> Selected:
     """Run the query, with its locks and side effects, and return its plan and what it took."""
-    planning = context.prepared.planning_seconds
+    planning = context.prepared.made.planning_seconds
     trace, rows = Trace(), 0
     if plan.run:
         traced = replace(context, trace=trace)

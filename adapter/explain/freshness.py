@@ -35,8 +35,8 @@ def explain_freshness(context: StatementContext, plan: ExplainFreshness) -> Sele
     """Run EXPLAIN FRESHNESS: a row for each collection, each before its inputs."""
     times = context.times
     if isinstance(plan.of, Query):
-        assert context.prepared.peek is not None
-        read = collections_read(context, context.prepared.peek)
+        assert context.prepared.made.peek is not None
+        read = collections_read(context, context.prepared.made.peek)
     else:
         read = {plan.of}
     new = sorted(read - times.holds.collections.keys())  # in this transaction

@@ -60,6 +60,47 @@ class Origin(Struct, frozen=True):
     from_sql: bool  # by PREPARE
 
 
+class Programs(Struct, frozen=True, eq=False):
+    """The parts of a plan that run on tuples, compiled."""
+
+    template: Template | None = None  # of an INSERT of values
+    rules: RowRules | None = None  # of the table that it writes tuples to
+    upsert: RowRead | None = None  # of the new rows of ON CONFLICT DO UPDATE
+    locked_read: LockedRead | None = None  # of few rows that are locked
+    row_read: RowRead | None = None  # of a query of few rows
+
+
+class Scope(Struct, frozen=True, eq=False):
+    """What a plan depends on beside its basis, so for which sessions it is good."""
+
+    tables_only: bool = False  # it uses tables and nothing maintained over them
+    lookups: Lookups | None = None  # the names in a query of system relations and nothing else
+    on_zone: bool = False  # the session's time zone
+    on_role: bool = False  # the role, by row-level security
+    on_session: bool = False  # values of the session, which the plan has
+
+
+class Made(Struct, frozen=True, eq=False):
+    """What planning has made of a statement; plans of the cache are shared by sessions."""
+
+    plan: Plan | None = None
+    peek: PeekPlan | None = None  # of a plan that reads, compiled
+    used: frozenset[GlobalId] = frozenset()  # the items that its names were resolved to
+    needs: tuple[Need, ...] = ()  # the rights that it needs
+    # The locking subqueries within it, each as a SELECT of its own, by which collection it becomes.
+    init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()
+    # The parts of its WITH that change rows, likewise.
+    parts: "tuple[tuple[GlobalId, Prepared], ...]" = ()
+    programs: Programs = Programs()
+    scope: Scope = Scope()
+    takes_names: bool = False  # of objects, as arguments of a reg* type
+    readings: Readings | None = None  # of a shape: how arguments are read from literals of a text
+    planning_seconds: float = 0.0  # of CPU of the thread
+
+
+UNPLANNED = Made()
+
+
 class Prepared(Struct, eq=False):
     """A prepared statement; without `syntax` it is empty.
 
@@ -70,38 +111,17 @@ class Prepared(Struct, eq=False):
     syntax: Syntax | None
     declared: tuple[SqlType | None, ...] = ()
     parameters: tuple[SqlType, ...] = ()
-    takes_names: bool = False  # of objects, as arguments of a reg* type
     desc: RelationDesc | None = None
-    plan: Plan | None = None
+    made: Made = UNPLANNED
     basis: Basis | None = None
     variables: int = -1  # the version of the session's variables for which it is known to be valid
-    used: frozenset[GlobalId] = frozenset()  # the items that its names were resolved to
-    needs: tuple[Need, ...] = ()  # the rights that it needs
-    lookups: Lookups | None = None  # the names in a query of system relations and nothing else
-    peek: PeekPlan | None = None  # of a plan that reads, compiled
-    template: Template | None = None  # of an INSERT of values, compiled
-    rules: RowRules | None = None  # of the table that it writes tuples to, compiled
-    batch: int | None = None  # of messages that it came in; from the next on its columns are known
-    tables_only: bool = False  # its plan uses tables and nothing maintained over them
-    upsert: RowRead | None = None  # of the new rows of ON CONFLICT DO UPDATE, compiled
-    locked_read: LockedRead | None = None  # of few rows that are locked, compiled
-    row_read: RowRead | None = None  # of a query of few rows, compiled
     found_valid: State | None = None  # the catalog's, with which the plan was last found valid
     # The same, and the version of the variables, with which its role was last found to have rights.
     found_allowed: tuple[State | None, int] = (None, -1)
-    depends_on_zone: bool = False  # whether the plan depends on the session's time zone
-    is_own: bool = False  # whether it has values of the session
-    depends_on_role: bool = False  # whether it does on the role, by row-level security
-    # The locking subqueries within it, each as a SELECT of its own, by which collection it becomes.
-    init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()
-    # The parts of its WITH that change rows, likewise.
-    parts: "tuple[tuple[GlobalId, Prepared], ...]" = ()
-    # Of the plan of a shape: the literals with parameters in their places, the values of the text
-    # that it was made for, and how the arguments are read from those of any text.
+    batch: int | None = None  # of messages that it came in; from the next on its columns are known
+    # Of a shape: the literals with parameters in their places, and the values of its first text.
     literals: tuple[Sequence[Taken], list[Value]] | None = None
-    readings: Readings | None = None
-    planning_seconds: float = 0.0  # of CPU of the thread
-    within: GlobalId | None = None  # of such a SELECT: which one of its text it is
+    within: GlobalId | None = None  # of a locking subquery: which one of its text it is
     origin: Origin | None = None  # of one that is kept by its name
     retyped: "Prepared | None" = None  # the same text, last planned for parameters of other types
 
@@ -113,21 +133,19 @@ class Prepared(Struct, eq=False):
     @property
     def changes(self) -> bool:
         """Whether running it may leave something to commit."""
-        return isinstance(self.plan, WritePlan)
+        return isinstance(self.made.plan, WritePlan)
 
     def take_plan(self, other: "Prepared") -> None:
         """Become what `other` is planned as; it is of the same text."""
-        for field in Prepared.__struct_fields__:
-            if field not in _OF_NAME:
-                setattr(self, field, getattr(other, field))
+        self.parameters, self.desc, self.made = other.parameters, other.desc, other.made
+        self.basis, self.variables = other.basis, other.variables
+        self.found_valid, self.found_allowed = other.found_valid, other.found_allowed
 
     def types(self, declared: Sequence[SqlType | None]) -> ParameterTypes:
         """Return the types of its parameters as planning begins."""
         return LiteralParameters(*self.literals) if self.literals else ParameterTypes(declared)
 
 
-# What a statement has whatever it is planned as.
-_OF_NAME = frozenset("name syntax declared batch literals within origin retyped".split())
 NO_STATEMENT = Prepared("", None)
 
 
@@ -167,7 +185,7 @@ class PlanCache:
         """Return the planned statement of a text; None if there is none that `is_valid`."""
         for each in _broader(key):
             known = self._plans.get(each)
-            if known is None or (each.own != key.own and not known.tables_only):
+            if known is None or (each.own != key.own and not known.made.scope.tables_only):
                 continue
             if not is_valid(known):
                 del self._plans[each]
@@ -199,27 +217,29 @@ class PlanCache:
         plan that uses tables only is the same whatever its transaction has written to.
         """
         basis = prepared.basis
-        if len(key.text) > LONGEST_TEXT or prepared.is_own or basis is None:
+        made, scope = prepared.made, prepared.made.scope
+        if len(key.text) > LONGEST_TEXT or scope.on_session or basis is None:
             return
-        if prepared.tables_only:
+        if scope.tables_only:
             key = replace(key, own=None)
-        elif prepared.peek is None:
+        elif made.peek is None:
             return
-        if not prepared.depends_on_zone:
+        if not scope.on_zone:
             key = replace(key, time_zone=None)
-        if not prepared.depends_on_role:
+        if not scope.on_role:
             key = replace(key, role=None, row_security=None)
         if state is not self._state:
             self._state = state
             self._forget_stale(state)
-        self._plans[key] = replace(
-            prepared,
-            name="",
-            batch=None,
-            origin=None,
-            retyped=None,
-            found_valid=None,
-            found_allowed=(None, -1),
+        self._plans[key] = Prepared(
+            "",
+            prepared.syntax,
+            prepared.declared,
+            prepared.parameters,
+            prepared.desc,
+            made,
+            basis,
+            literals=prepared.literals,
         )
         if len(self._plans) > MOST_TEXTS:
             self._plans.popitem(last=False)
@@ -229,5 +249,5 @@ class PlanCache:
         parts = {id(part) for part in (None, *state.parts.values())}
         for key, plan in list(self._plans.items()):
             assert plan.basis is not None, key
-            if plan.lookups is None and not parts.issuperset(map(id, plan.basis.seen)):
+            if plan.made.scope.lookups is None and not parts.issuperset(map(id, plan.basis.seen)):
                 del self._plans[key]

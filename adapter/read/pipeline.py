@@ -127,7 +127,7 @@ async def _wait_for_inputs(context: StatementContext, trace: Trace, bound: Bound
 
 def prepared_peek(prepared: Prepared) -> PeekPlan:
     """Return the plan that was prepared for a statement's query."""
-    peek = prepared.peek
+    peek = prepared.made.peek
     assert peek is not None
     return peek
 

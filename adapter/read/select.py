@@ -23,13 +23,13 @@ from foreshore.sql.plan import Select
 
 async def select(context: StatementContext, plan: Select) -> Selected:
     """Run a SELECT."""
-    prepared = context.prepared
-    rows, read = None, prepared.row_read
+    programs = context.prepared.made.programs
+    rows, read = None, programs.row_read
     if plan.as_of is None and read is not None:
         rows = await rows_by_keys(context, read)
-    elif plan.locking is not None and prepared.locked_read is not None:
-        read = prepared.locked_read.read
-        rows = await lock_rows(context, plan.locking, prepared.locked_read)
+    elif plan.locking is not None and programs.locked_read is not None:
+        read = programs.locked_read.read
+        rows = await lock_rows(context, plan.locking, programs.locked_read)
     if read is not None and rows is not None:
         desc = plan.desc
         if read.shows_names:
@@ -68,9 +68,9 @@ async def rows_of_init_plans(context: StatementContext) -> Given:
     With them are those that the changing parts of its WITH have returned.
     """
     found = dict(context.given)
-    for id, each in context.prepared.init_plans:
-        assert isinstance(each.plan, Select), each.plan
-        rows = await all_rows(await _result(replace(context, prepared=each), each.plan))
-        schema = rows_schema(each.plan.desc.columns)
+    for id, each in context.prepared.made.init_plans:
+        assert isinstance(each.made.plan, Select), each.made.plan
+        rows = await all_rows(await _result(replace(context, prepared=each), each.made.plan))
+        schema = rows_schema(each.made.plan.desc.columns)
         found[id] = pa.Table.from_arrays(rows.columns, schema=schema)
     return found

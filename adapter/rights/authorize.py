@@ -25,7 +25,7 @@ FEW = 64  # entries of a list, for each of which the rights are looked up on the
 
 async def authorize_any(context: "StatementContext") -> None:
     """Do as `authorize`, on a thread if the statement has a long list."""
-    if context.role.superuser or not _has_long_list(context.prepared.plan):
+    if context.role.superuser or not _has_long_list(context.prepared.made.plan):
         authorize(context)
     else:
         await blocking.run(None, authorize, context)
@@ -48,8 +48,8 @@ def authorize(context: "StatementContext") -> None:
         return
     if not role.superuser:
         reader = planner.reader()
-        require_all(reader.state, reader.planned, role, prepared.needs)
-        RULES[type(prepared.plan)](Checker(context), prepared.plan)
+        require_all(reader.state, reader.planned, role, prepared.made.needs)
+        RULES[type(prepared.made.plan)](Checker(context), prepared.made.plan)
     prepared.found_allowed = state, version
 
 
@@ -59,7 +59,7 @@ def _refuse_system_relations(context: "StatementContext") -> None:
     What a view reads is decided when it is created.
     """
     prepared = context.prepared
-    for need in (*prepared.needs, *getattr(prepared.plan, "needs", ())):
+    for need in (*prepared.made.needs, *getattr(prepared.made.plan, "needs", ())):
         builtin = BUILTINS.get(GlobalId(need.object))
         named = builtin or next((each for each in SYSTEM_TABLES if each.id == need.object), None)
         if named is not None and getattr(named, "schema", "") != "information_schema":

@@ -20,11 +20,11 @@ _HARMLESS = {*SETTINGS, RANDOM, RANDOM_UUID, SET_SEED, SLEEP}
 def reading_of(state: State, prepared: Prepared) -> Reading:
     """Return what a statement reads; the relations are those that it names, in order."""
     return Reading(
-        isinstance(prepared.plan, Select),
-        tuple(_relations(state, sorted(prepared.used))),
-        prepared.peek is not None and any(map(is_builtin, prepared.peek.sources)),
+        isinstance(prepared.made.plan, Select),
+        tuple(_relations(state, sorted(prepared.made.used))),
+        prepared.made.peek is not None and any(map(is_builtin, prepared.made.peek.sources)),
         tuple(sorted(set(_acting(prepared)))),
-        prepared.plan.order if isinstance(prepared.plan, Subscribe) else (),
+        prepared.made.plan.order if isinstance(prepared.made.plan, Subscribe) else (),
     )
 
 
@@ -40,9 +40,9 @@ def _relations(state: State, ids: list[GlobalId]) -> Iterator[ReadRelation]:
 
 def _acting(prepared: Prepared) -> Iterator[str]:
     """Yield the functions with side effects that a statement calls, as they are declared."""
-    if prepared.peek is not None:
-        query = prepared.peek.query
+    if prepared.made.peek is not None:
+        query = prepared.made.peek.query
         calls = [*calls_in(query.relation), *calls_of(query.row_outputs)]
         yield from (call.function for call in calls if call.function not in _HARMLESS)
-    for _, part in (*prepared.init_plans, *prepared.parts):
+    for _, part in (*prepared.made.init_plans, *prepared.made.parts):
         yield from _acting(part)

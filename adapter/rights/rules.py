@@ -44,7 +44,7 @@ def _nothing(check: Checker, plan: Any) -> None:
 
 def _query(check: Checker, plan: Any) -> None:
     """Require the right to use the session's cluster if relations are read."""
-    peek = check.context.prepared.peek
+    peek = check.context.prepared.made.peek
     if peek is not None and not isinstance(peek.path, Constant):
         check.use_cluster()
 

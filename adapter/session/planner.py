@@ -25,8 +25,11 @@ from foreshore.adapter.plans.prepared import (
     LONGEST_SCRIPT,
     MOST_STATEMENTS,
     Basis,
+    Made,
     PlanKey,
     Prepared,
+    Programs,
+    Scope,
 )
 from foreshore.adapter.plans.row_read import plan_row_read
 from foreshore.adapter.plans.row_rules import rules_of
@@ -261,8 +264,9 @@ class SessionPlanner:
         is_own = running is not None and running.staged is not NOTHING_STAGED
         basis = prepared.basis
         if prepared.found_valid is state and basis is not None and not is_own:
-            cluster = session.variables["cluster"]
-            if prepared.tables_only or basis.arranged is self._coordinator.arranged(cluster):
+            if prepared.made.scope.tables_only:
+                return True
+            if basis.arranged is self._coordinator.arranged(session.variables["cluster"]):
                 return True
         if not self._is_valid_if_shared(prepared):
             return False
@@ -278,9 +282,9 @@ class SessionPlanner:
         basis = prepared.basis
         if basis is None:
             return False
-        if self._is_present(basis, tables_only=prepared.tables_only):
+        if self._is_present(basis, tables_only=prepared.made.scope.tables_only):
             return True
-        lookups = prepared.lookups
+        lookups = prepared.made.scope.lookups
         if lookups is None or not lookups.hold_in(self.reader()):
             return False
         prepared.basis = self.basis()  # compared faster from now on
@@ -302,7 +306,7 @@ class SessionPlanner:
         basis, variables = self.basis(), self._session.variables.version
         reader = self.reader(basis)
         declared: Sequence[SqlType | None] = prepared.declared
-        if prepared.plan is not None:
+        if prepared.made.plan is not None:
             declared = [reader.present_type(type) for type in prepared.parameters]
         types, zone = prepared.types(declared), SessionZone(self._session.time_zone)
         needs = Needs()
@@ -310,7 +314,7 @@ class SessionPlanner:
         peek = self._peek_of(plan)
         init_plans, parts = self._init_plans(prepared, peek), self._parts(prepared, plan)
         subscribes = query_subscribed_by(plan) is not None
-        peeks = [peek, *(each.peek for _, each in (*init_plans, *parts))]
+        peeks = [peek, *(each.made.peek for _, each in (*init_plans, *parts))]
         if reader.unexpanded_views and not all(_uses_indexes(each, subscribes) for each in peeks):
             types = prepared.types(declared)
             needs = Needs()
@@ -324,30 +328,39 @@ class SessionPlanner:
             raise FeatureNotSupported(
                 "cached plan must not change result type", routine="RevalidateCachedQuery"
             )
-        # Not valid until all of it is there: what follows may be interrupted.
-        prepared.basis = prepared.found_valid = None
-        prepared.plan, prepared.peek, prepared.desc = plan, peek, desc
-        prepared.variables, prepared.init_plans, prepared.parts = variables, init_plans, parts
-        prepared.used = frozenset(reader.used)
+        used, parameters = frozenset(reader.used), types.resolved()
+        for _, each in (*init_plans, *parts):
+            each.made = structs.replace(each.made, used=used)
         named = (Need(each, "USAGE") for each in sorted(reader.schemas_named))
         # A view is checked when it is read, and a function's body when it is called.
         kept = isinstance(plan, CreateView | CreateFunction)
-        prepared.needs = (*named, *(() if kept else needs.all()))
         is_of_system = isinstance(plan, Select) and reader.lookups.only_system and not init_plans
-        prepared.lookups = reader.lookups if is_of_system else None
-        for _, each in (*init_plans, *parts):
-            each.used = prepared.used
-        prepared.parameters = types.resolved()
-        prepared.readings = types.readings if isinstance(types, LiteralParameters) else None
-        prepared.takes_names = any(map(takes_names, prepared.parameters))
-        prepared.depends_on_zone = zone.was_used
-        prepared.depends_on_role = reader.row_reader is not None and reader.row_reader.asked
-        prepared.is_own = reader.row_reader is not None and reader.row_reader.fixed
-        self._compile(prepared, reader.planned)
-        if prepared.tables_only and any(map(self._is_view, prepared.used)):
-            prepared.tables_only = False  # an index of it may be read once it is there
-        prepared.found_allowed = (None, -1)
-        prepared.planning_seconds = thread_time() - began
+        programs, row_reader = self._compile(plan, peek, reader.planned), reader.row_reader
+        scope = Scope(
+            # An index of a view may be read once it is there.
+            _uses_tables_only(plan, peek, programs) and not any(map(self._is_view, used)),
+            reader.lookups if is_of_system else None,
+            zone.was_used,
+            row_reader is not None and row_reader.asked,
+            row_reader is not None and row_reader.fixed,
+        )
+        made = Made(
+            plan,
+            peek,
+            used,
+            (*named, *(() if kept else needs.all())),
+            init_plans,
+            parts,
+            programs,
+            scope,
+            any(map(takes_names, parameters)),
+            types.readings if isinstance(types, LiteralParameters) else None,
+            thread_time() - began,
+        )
+        # Not valid until all of it is there: this may be interrupted.
+        prepared.basis = prepared.found_valid = None
+        prepared.made, prepared.parameters, prepared.desc = made, parameters, desc
+        prepared.variables, prepared.found_allowed = variables, (None, -1)
         prepared.basis = basis
 
     def _is_view(self, id: GlobalId) -> bool:
@@ -355,39 +368,29 @@ class SessionPlanner:
         return isinstance(item, Item) and item.type == "view"
 
     @staticmethod
-    def _compile(prepared: Prepared, planned: Mapping[GlobalId, Planned]) -> None:
+    def _compile(
+        plan: Plan, peek: PeekPlan | None, planned: Mapping[GlobalId, Planned]
+    ) -> Programs:
         """Compile the parts of a plan that run on tuples."""
-        plan, peek = prepared.plan, prepared.peek
-        prepared.template = prepared.rules = prepared.locked_read = prepared.row_read = None
-        prepared.upsert = plan_update(plan.on_conflict) if isinstance(plan, Insert) else None
-        prepared.tables_only = False
+        upsert = plan_update(plan.on_conflict) if isinstance(plan, Insert) else None
+        if peek is None:
+            return Programs(upsert=upsert)
         match plan:
-            case Insert() if peek is not None and peek.reads_nothing:
-                if plan.row_outputs or plan.order_by:
-                    return
+            case Insert(row_outputs=(), order_by=()) if peek.reads_nothing:
                 calls = calls_in(peek.query.relation) if peek.has_side_effects else ()
-                prepared.template = template_of(peek.query.relation, calls)
-                if prepared.template is not None:
-                    prepared.rules = rules_of(planned[plan.table])
-            case Select(locking=None) if peek is not None:
-                prepared.row_read = plan_row_read(peek, planned)
-            case Select(locking=Locking(wait="block" | "error")) if peek is not None:
-                prepared.locked_read = plan_locked_read(peek, planned)
-            case Delete() | Merge() if peek is not None:
-                prepared.locked_read = plan_locked_read(peek, planned)
-            case Update(row_outputs=()) if peek is not None:
-                prepared.locked_read = plan_locked_read(peek, planned)
-                if prepared.locked_read is not None:
-                    prepared.rules = rules_of(planned[plan.table])
+                template = template_of(peek.query.relation, calls)
+                rules = None if template is None else rules_of(planned[plan.table])
+                return Programs(template, rules, upsert)
+            case Select(locking=None):
+                return Programs(row_read=plan_row_read(peek, planned))
+            case Select(locking=Locking(wait="block" | "error")) | Delete() | Merge():
+                return Programs(locked_read=plan_locked_read(peek, planned))
+            case Update(row_outputs=()):
+                locked = plan_locked_read(peek, planned)
+                rules = None if locked is None else rules_of(planned[plan.table])
+                return Programs(rules=rules, locked_read=locked)
             case _:
-                pass
-        is_keyed = prepared.locked_read is not None or (
-            prepared.row_read is not None and prepared.row_read.reads_keys_only
-        )
-        by_key = is_keyed and peek is not None and peek.index is None
-        reads_nothing = peek is not None and peek.reads_nothing
-        is_of_session = isinstance(plan, OF_SESSION)  # whatever is in the catalog
-        prepared.tables_only = by_key or reads_nothing or is_of_session
+                return Programs(upsert=upsert)
 
     def _peek_of(self, plan: Plan) -> PeekPlan | None:
         query = query_subscribed_by(plan)
@@ -409,8 +412,7 @@ class SessionPlanner:
                 Prepared(
                     "",
                     prepared.syntax,
-                    plan=each.plan,
-                    peek=self.plan_query(each.plan.query),
+                    made=Made(each.plan, self.plan_query(each.plan.query)),
                     within=each.id,
                 ),
             )
@@ -424,15 +426,8 @@ class SessionPlanner:
         for each in plan.parts if isinstance(plan, WithChanges) else ():
             peek = self._peek_of(each.plan)
             init_plans = self._init_plans(prepared, peek)
-            part = Prepared(
-                "",
-                prepared.syntax,
-                plan=each.plan,
-                peek=peek,
-                init_plans=init_plans,
-                within=each.id,
-            )
-            parts.append((each.id, part))
+            made = Made(each.plan, peek, init_plans=init_plans)
+            parts.append((each.id, Prepared("", prepared.syntax, made=made, within=each.id)))
         return tuple(parts)
 
     def _subscribed_indexes(self, id: GlobalId) -> Sequence[IndexOn]:
@@ -596,6 +591,15 @@ class SessionPlanner:
             session.variables["row_security"],
             self._collections()[1],
         )
+
+
+def _uses_tables_only(plan: Plan, peek: PeekPlan | None, programs: Programs) -> bool:
+    """Return whether a plan would be the same whatever is maintained over tables."""
+    if peek is None or peek.reads_nothing:
+        return peek is not None or isinstance(plan, OF_SESSION)  # whatever is in the catalog
+    read = programs.row_read
+    is_keyed = programs.locked_read is not None or (read is not None and read.reads_keys_only)
+    return is_keyed and peek.index is None
 
 
 def _uses_indexes(peek: PeekPlan | None, subscribes: bool) -> bool:

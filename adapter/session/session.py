@@ -475,7 +475,7 @@ class Session:
         prepared = self.statements.named(name) if isinstance(name, str) else name
         if not prepared.is_empty:
             if self.transactions.failed:
-                self.transactions.check_not_failed(prepared.plan)
+                self.transactions.check_not_failed(prepared.made.plan)
             else:
                 await self.planner.ready(prepared)
         if len(formats) > 1:  # one for each of the columns: they are known
@@ -494,7 +494,7 @@ class Session:
         bound = self.portals.named(portal)
         if bound.statement.syntax is None:
             return EmptyQuery()
-        self.transactions.check_not_failed(bound.statement.plan)
+        self.transactions.check_not_failed(bound.statement.made.plan)
         if bound.result is not None:
             return self._rows(bound.result, max_rows)
         if bound.done:
@@ -520,9 +520,9 @@ class Session:
             self.transactions.begin()
         self.is_one_of_several = False
         # Whether a COPY is the last, whoever sends its rows says when they are there.
-        if isinstance(prepared.plan, CopyFrom):
+        if isinstance(prepared.made.plan, CopyFrom):
             return is_first
-        return is_first and last and (prepared.changes or isinstance(prepared.plan, Select))
+        return is_first and last and (prepared.changes or isinstance(prepared.made.plan, Select))
 
     def _execution(self, outcome: Outcome, max_rows: int) -> Execution:
         """Return what the client gets of an outcome."""
@@ -536,18 +536,18 @@ class Session:
     def find_statement(self, name: str) -> Prepared | None:
         """Return a prepared statement that `run` takes, if there is one of this name."""
         prepared = self.statements.get(name)
-        if prepared is None or prepared.syntax is None or isinstance(prepared.plan, APART):
+        if prepared is None or prepared.syntax is None or isinstance(prepared.made.plan, APART):
             return None
         return prepared
 
     def takes_many(self, prepared: Prepared) -> bool:
         """Whether `run` may run several executions of a statement as one change."""
-        return not prepared.takes_names and may_run_together(prepared)
+        return not prepared.made.takes_names and may_run_together(prepared)
 
     async def ready(self, prepared: Prepared) -> None:
         """Plan a statement again if it has to be."""
         if self.transactions.failed:
-            self.transactions.check_not_failed(prepared.plan)
+            self.transactions.check_not_failed(prepared.made.plan)
             return
         self._rebase()
         if not self.planner.is_valid(prepared):

@@ -129,9 +129,9 @@ class ShapedTexts:
         if seen is None or seen.fixed is None:
             return None
         known = session.planner.known(name_of(shape, seen.fixed))
-        if known is None or known.readings is None:
+        if known is None or known.made.readings is None:
             return None
-        args = known.readings.arguments(shape.values, session.time_zone)
+        args = known.made.readings.arguments(shape.values, session.time_zone)
         if args is None:
             return None
         shapes.hits["shape"] += 1
@@ -144,7 +144,7 @@ class ShapedTexts:
         """
         syntax = prepared.syntax
         assert syntax is not None
-        if not isinstance(prepared.plan, Select | Insert | Update | Delete):
+        if not isinstance(prepared.made.plan, Select | Insert | Update | Delete):
             return
         shape = None
         if self._session.dialect == "postgres":
@@ -187,23 +187,23 @@ class ShapedTexts:
         """Plan a shape of a text, and keep the plan if it stands for such texts."""
         places, fixed = places_of(syntax, shape), seen.fixed or frozenset()
         chosen = [each for each in dict.fromkeys(places.values()) if each.literal not in fixed]
-        made = await self._standing(shape, syntax, prepared, places, chosen)
-        if made is None:
+        shaped = await self._standing(shape, syntax, prepared, places, chosen)
+        if shaped is None:
             values = [shape.values[each.literal] for each in chosen]
             if len(set(values)) < len(values) and seen.times < MOST_EQUAL:
-                return  # the optimizer may have made one of equal literals
-            few_rows = prepared.row_read is not None
+                return  # the optimizer may have shaped one of equal literals
+            few_rows = prepared.made.programs.row_read is not None
             tried = await self._session.run_aside(
                 False, self._separately, shape, syntax, places, chosen, few_rows
             )
             if len(tried) < len(chosen):
                 chosen = tried
-                made = await self._standing(shape, syntax, prepared, places, chosen)
-        if made is None:
+                shaped = await self._standing(shape, syntax, prepared, places, chosen)
+        if shaped is None:
             seen.refused = True
             return
         seen.fixed = frozenset(range(len(shape.values))) - {each.literal for each in chosen}
-        self._session.planner.remember(made, name_of(shape, seen.fixed))
+        self._session.planner.remember(shaped, name_of(shape, seen.fixed))
 
     async def _standing(
         self,
@@ -218,24 +218,24 @@ class ShapedTexts:
             return None
         session = self._session
         own = _with_parameters(syntax, places, chosen)
-        made = Prepared("", own, literals=(tuple(chosen), shape.values))
+        shaped = Prepared("", own, literals=(tuple(chosen), shape.values))
         try:
-            await session.planner.ready(made)
+            await session.planner.ready(shaped)
         except (QueryCanceled, AdminShutdown):
             raise
         except (LiteralDecides, DatabaseError):
             return None
-        if made.readings is None or _way(made) != _way(prepared):
+        if shaped.made.readings is None or _way(shaped) != _way(prepared):
             return None
-        args = made.readings.arguments(shape.values, session.time_zone)
-        if args is None or made.plan is None or prepared.plan is None:
+        args = shaped.made.readings.arguments(shape.values, session.time_zone)
+        if args is None or shaped.made.plan is None or prepared.made.plan is None:
             return None
-        few_rows = made.row_read is not None
+        few_rows = shaped.made.programs.row_read is not None
         small = session.environment.planning_cost.is_small(syntax.text, session.planner.state)
         is_same = await session.run_aside(
-            small, is_plan_of, made.plan, args, prepared.plan, few_rows=few_rows
+            small, is_plan_of, shaped.made.plan, args, prepared.made.plan, few_rows=few_rows
         )
-        return made if is_same else None
+        return shaped if is_same else None
 
     @folding_little()
     def _separately(
@@ -271,10 +271,11 @@ def _with_parameters(syntax: Syntax, places: dict[int, Taken], chosen: Sequence[
 
 def _way(prepared: Prepared) -> object:
     """Return what decides how fast a plan is."""
-    peek, read = prepared.peek, prepared.row_read
+    made, programs = prepared.made, prepared.made.programs
+    peek, read = made.peek, programs.row_read
     few = None if read is None else (read.is_by_keys, read.reads_keys_only, len(read.sources))
-    made = (prepared.template, prepared.locked_read, prepared.upsert)
-    compiled = (*(each is None for each in made), prepared.tables_only, few)
+    others = (programs.template, programs.locked_read, programs.upsert)
+    compiled = (*(each is None for each in others), made.scope.tables_only, few)
     if peek is None:
         return compiled
     otherwise = type(getattr(peek.path, "otherwise", None))

@@ -109,7 +109,7 @@ class Portals(dict[str, BoundPortal]):
         portal = self.get(name)
         if portal is None:
             raise InvalidCursorName(f'cursor "{name}" does not exist')
-        if not isinstance(portal.statement.plan, Declare | Select) or portal.streams:
+        if not isinstance(portal.statement.made.plan, Declare | Select) or portal.streams:
             raise InvalidCursorState(f'cursor "{name}" is not a SELECT query')
         if portal.held:
             raise InvalidCursorState(f'cursor "{name}" is held from a previous transaction')

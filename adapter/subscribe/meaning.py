@@ -19,12 +19,12 @@ BYTES = 8
 def meaning_of(state: State, role: str, prepared: Prepared) -> str:
     """Return the digest of a prepared query for the role with this id, in hexadecimal."""
     found: dict[GlobalId, str] = {}
-    waiting = list(prepared.used)
+    waiting = list(prepared.made.used)
     while waiting:
         id = waiting.pop()
         item = state.get(id)
         if id not in found and isinstance(item, Item):
             found[id] = "" if item.type == "table" else item.create_sql
             waiting += item.depends_on
-    policies = sorted(map(repr, policies_of(state, role, prepared.needs)))
+    policies = sorted(map(repr, policies_of(state, role, prepared.made.needs)))
     return blake2b(repr((sorted(found.items()), policies)).encode(), digest_size=BYTES).hexdigest()

@@ -84,7 +84,7 @@ async def subscribe(context: StatementContext, plan: Subscribe) -> Selected:
 
 def _watch(context: StatementContext) -> Watch:
     """Return the rights that the subscription needs as long as it runs."""
-    state, role, needs = context.planner.state, context.role.id, context.prepared.needs
+    state, role, needs = context.planner.state, context.role.id, context.prepared.made.needs
     cluster = state.cluster(context.cluster)
     return Watch(
         role,
@@ -101,7 +101,7 @@ def _batch_of(pieces: list[pa.RecordBatch]) -> BatchSource:
 
 def _peek(context: StatementContext, plan: Subscribe) -> PeekPlan:
     """Return the plan of the query, without an index that it cannot subscribe to as of the time."""
-    peek = context.prepared.peek
+    peek = context.prepared.made.peek
     assert peek is not None
     refuse_system_inputs(peek.path.relation, "SUBSCRIBE")
     if plan.as_of is not None and not plan.as_of.at_least:
@@ -124,7 +124,7 @@ def _constrained(context: StatementContext, plan: Subscribe, peek: PeekPlan) -> 
     A subscription to a table itself needs none.
     """
     state = context.planner.state
-    named = set(context.prepared.used)
+    named = set(context.prepared.made.used)
     if plan.is_of_relation and not any(
         isinstance(item := state.get(id), Item) and item.type != "table" for id in named
     ):

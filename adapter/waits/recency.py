@@ -17,7 +17,7 @@ def is_wanted(context: StatementContext) -> bool:
     """Return whether the statement reads at the newest time, and the session asks for recency."""
     return (
         context.variables.settings.waits_for_sources
-        and context.prepared.peek is not None
+        and context.prepared.made.peek is not None
         and context.transaction.time is None
         and context.isolation == "strict serializable"
     )

@@ -67,7 +67,7 @@ async def _found(
     """Return the rows to change; the selection has their columns, or those and the new ones."""
     width = target.width
     new, rest = slice((parts - 1) * width, parts * width), parts * width
-    read = context.prepared.locked_read
+    read = context.prepared.made.programs.locked_read
     rows = None if read is None else await locked_rows(context, read)
     if rows is not None:
         old = TableRows.inserted(target.desc, [row[:width] for row in rows])
@@ -87,7 +87,7 @@ async def _found(
 
 async def changing_rows(context: StatementContext, plan: Update | Delete | Merge) -> pa.Table:
     """Return what a statement selects of the rows that it changes, which are locked."""
-    read = context.prepared.locked_read if isinstance(plan, Merge) else None
+    read = context.prepared.made.programs.locked_read if isinstance(plan, Merge) else None
     rows = None if read is None else await locked_rows(context, read)
     if rows is not None:
         columns = columns_of_rows(rows, columns_of(plan.selection))

@@ -61,8 +61,8 @@ class _Rows:
     def __init__(self, session: Attempts, context: StatementContext, given: RelationDesc) -> None:
         self._session = session
         self._context = context
-        assert isinstance(context.prepared.plan, CopyFrom)
-        self._plan = context.prepared.plan
+        assert isinstance(context.prepared.made.plan, CopyFrom)
+        self._plan = context.prepared.made.plan
         self._rows = GivenRows(given, context.tables.storage.scratch)
 
     async def write(self, batch: pa.RecordBatch) -> None:
@@ -83,7 +83,7 @@ class _Rows:
     async def _stage(self, context: StatementContext) -> None:
         """Stage the rows, in the columns that the table has now."""
         await context.planner.ready(context.prepared)
-        plan = context.prepared.plan
+        plan = context.prepared.made.plan
         assert isinstance(plan, CopyFrom), plan
         self._plan = plan
         await self._rows.stage(context, plan.table, plan.defaults, self._tell, plan.where)

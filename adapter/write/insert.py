@@ -38,8 +38,8 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
             await _wait_to_write(context, plan.as_of)
         else:
             as_of = await wait_until_requested(context, plan.as_of)
-        assert isinstance(context.prepared.plan, Insert), context.prepared.plan
-        plan = context.prepared.plan
+        assert isinstance(context.prepared.made.plan, Insert), context.prepared.made.plan
+        plan = context.prepared.made.plan
     target = target_of(context, plan.table, "INSERT")
     await lock_shared_against_ddl(context, target)
     rows = await _rows(context, plan, target, as_of)
@@ -83,7 +83,7 @@ async def _rows(
     context: StatementContext, plan: Insert, target: Target, as_of: AsOf | None
 ) -> TableRows:
     """Return the rows in the columns of the target, in their order."""
-    peek, template = context.prepared.peek, context.prepared.template
+    peek, template = context.prepared.made.peek, context.prepared.made.programs.template
     if peek is not None and peek.reads_nothing and peek.calls_nextval:
         most = None if plan.on_conflict is None else most_rows(peek.query.relation)
         whole = plan.on_conflict is not None and (most is None or most > MANY)

@@ -80,7 +80,7 @@ async def _stage_few(
     arbiters: Sequence[KeyIndex],
 ) -> Upserted | None:
     """Do what `stage_on_conflict` does; None if columns have to do it."""
-    update = context.prepared.upsert
+    update = context.prepared.made.programs.upsert
     if (conflict.update is not None and update is None) or rows.count != rows.num_rows:
         return None
     id, proposed = target.id, rows.tuples

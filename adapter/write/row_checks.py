@@ -6,7 +6,7 @@ from dataclasses import replace as replace_plan
 import pyarrow as pa
 from msgspec.structs import replace
 
-from foreshore.adapter.plans.prepared import Prepared
+from foreshore.adapter.plans.prepared import Made, Prepared
 from foreshore.adapter.read.pipeline import read_rows
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Target
@@ -52,7 +52,7 @@ async def _has_violations(
     peek = context.planner.plan_aside(query)
     if context.transaction.time is None:
         context = context.reading_newest()
-    aside = replace(context, prepared=Prepared("", context.prepared.syntax, peek=peek))
+    aside = replace(context, prepared=Prepared("", context.prepared.syntax, made=Made(peek=peek)))
     given = pa.Table.from_arrays([*columns], schema=rows_schema(types))
     found = await read_rows(aside, None, {WRITTEN: given})
     return bool(found.num_rows)

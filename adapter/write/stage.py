@@ -51,7 +51,7 @@ def checked(context: StatementContext, target: Target, rows: TableRows) -> Table
     """
     if target.planned.computed:
         rows = with_generated(target, rows)
-    rules = context.prepared.rules
+    rules = context.prepared.made.programs.rules
     if rules is None or rules.planned is not target.planned or not rows.are_tuples:
         _check_columns(context, target, rows)
     elif not _are_allowed(rules, rows.tuples):

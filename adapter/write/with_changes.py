@@ -25,10 +25,10 @@ async def with_changes(context: StatementContext, plan: WithChanges) -> Outcome:
     await _lock(context, plan)
     staging: list[Staging] = []
     given: dict[GlobalId, pa.Table] = {}
-    for id, each in context.prepared.parts:
+    for id, each in context.prepared.made.parts:
         part = replace(context, prepared=each, given=dict(given), staging=staging)
-        assert isinstance(each.plan, Insert | Update | Delete | Merge), each.plan
-        outcome = await _run(part, each.plan)
+        assert isinstance(each.made.plan, Insert | Update | Delete | Merge), each.made.plan
+        outcome = await _run(part, each.made.plan)
         if isinstance(outcome, Selected):
             given[id] = await _rows_of(outcome)
     outcome = await _run(replace(context, given=given, staging=staging), plan.main)
@@ -68,8 +68,10 @@ async def _lock(context: StatementContext, plan: WithChanges) -> None:
     transaction = context.transaction
     if transaction.block or transaction.time is not None:
         return
-    prepared = [context.prepared, *(each for _, each in context.prepared.parts)]
-    read = frozenset[GlobalId]().union(*(each.peek.sources for each in prepared if each.peek))
+    prepared = [context.prepared, *(each for _, each in context.prepared.made.parts)]
+    read = frozenset[GlobalId]().union(
+        *(each.made.peek.sources for each in prepared if each.made.peek)
+    )
     tables = {id for id in tables_below(context, read) if not is_builtin(id)}
     changed = [each.plan for each in plan.parts] + [plan.main]
     tables |= {each.table for each in changed if not isinstance(each, Select)}

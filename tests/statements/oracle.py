@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from unittest.mock import patch
 from urllib.parse import urlsplit
 
+from foreshore.adapter.plans.prepared import Programs
 from foreshore.adapter.plans.row_read import RowRead
 from tests.adapter.harness import TestEnvironment
 from tests.memory_client import SYNC, MemoryClient, bind, execute, frame, parse, query
@@ -92,7 +93,7 @@ class Foreshore:
         """Return a session whose plans are compiled to programs over rows, or never are."""
         session = await env.session("random")
         if by_columns:
-            session.planner._compile = lambda *_: None  # type: ignore[method-assign]
+            session.planner._compile = lambda *_: Programs()  # type: ignore[method-assign]
         return cls("columns" if by_columns else "rows", await MemoryClient.connect(session))
 
     async def send(self, data: bytes) -> bytes:

@@ -73,8 +73,8 @@ async def create_table_as(context: StatementContext, plan: CreateTableAs) -> Com
     as_of = None
     if plan.as_of is not None and plan.with_data:
         as_of = await wait_until_requested(context, plan.as_of)
-        assert isinstance(context.prepared.plan, CreateTableAs), context.prepared.plan
-        plan = context.prepared.plan
+        assert isinstance(context.prepared.made.plan, CreateTableAs), context.prepared.made.plan
+        plan = context.prepared.made.plan
     if is_taken(context, plan.definition.name, if_not_exists=plan.if_not_exists):
         return Completed("CREATE TABLE AS")
     if not plan.with_data:

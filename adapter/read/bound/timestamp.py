@@ -114,7 +114,7 @@ def _newest_time(context: StatementContext) -> Timestamp | None:
     if settings.isolation != "strict serializable" and not context.reads_newest:
         return None  # it may have another time, to wait for nothing
     time = context.times.oracle.read_ts()
-    altered = context.names.catalog.state.altered_below(context.prepared.used)
+    altered = context.names.catalog.state.altered_below(context.prepared.made.used)
     return time if not altered or max(altered.values()) <= time else None
 
 
@@ -353,7 +353,7 @@ def _intervals(context: StatementContext, ids: Iterable[GlobalId]) -> dict[Globa
     """
     times = context.times
     intervals = {id: times.interval(id) for id in ids}
-    for id, time in context.names.state.altered_below(context.prepared.used).items():
+    for id, time in context.names.state.altered_below(context.prepared.made.used).items():
         intervals.setdefault(id, Interval(time, times.upper(id), time))
     change = context.transaction.catalog
     if change is not None and change.constrained_since:
@@ -368,7 +368,7 @@ def _intervals(context: StatementContext, ids: Iterable[GlobalId]) -> dict[Globa
 
 def _tables_of(planner: Planner, prepared: Prepared, ids: Iterable[GlobalId]) -> set[GlobalId]:
     """Return the tables below `ids` and below the statement's names, new ones included."""
-    return planner.state.tables_named((*ids, *prepared.used))
+    return planner.state.tables_named((*ids, *prepared.made.used))
 
 
 def _name_of(context: StatementContext, id: GlobalId) -> str:

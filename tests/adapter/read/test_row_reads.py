@@ -166,11 +166,11 @@ async def ran(env: TestEnvironment, name: str) -> list[str]:
 @pytest.mark.full
 def test_rows_are_those_of_the_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
-    make = SessionPlanner._compile
+    prepare = SessionPlanner._prepare
 
-    def compile(prepared: Any, planned: Any) -> None:
-        make(prepared, planned)
-        if prepared.row_read is not None and prepared.parameters:
+    def noted(planner: Any, prepared: Any) -> None:
+        prepare(planner, prepared)
+        if prepared.made.programs.row_read is not None and prepared.parameters:
             compiled.append(prepared.syntax.text)
 
     async def found(path: Path, name: str) -> list[str]:
@@ -182,7 +182,7 @@ def test_rows_are_those_of_the_pipeline(tmp_path: Path, monkeypatch: pytest.Monk
         return answers
 
     with monkeypatch.context() as patch:
-        patch.setattr(SessionPlanner, "_compile", staticmethod(compile))
+        patch.setattr(SessionPlanner, "_prepare", noted)
         rows = asyncio.run(found(tmp_path / "rows", "rows"))
     with monkeypatch.context() as patch:
         patch.setattr(planner, "plan_row_read", lambda peek, planned: None)

@@ -339,7 +339,7 @@ def test_no_statement_and_no_relation_shows_hidden_rows(tmp_path: Path) -> None:
         for kind, sql in STATEMENTS.items():
             prepared = await session.parse("", sql, ())
             await session.sync()
-            assert isinstance(prepared.plan, kind), (sql, prepared.plan)
+            assert isinstance(prepared.made.plan, kind), (sql, prepared.made.plan)
             answer = await env.query("ann", sql)
             assert HIDDEN not in answer, (sql, answer)
             failing = ("TRUNCATE", "LOCK", "INSERT", "ALTER")

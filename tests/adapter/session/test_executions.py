@@ -307,7 +307,7 @@ async def test_statements_keep_no_rows_of_dropped_tables(
 ) -> None:
     await client.send(bind("row", [b"1"]) + execute() + SYNC)
     coordinator, statements = client.session.coordinator, client.session.statements
-    read = statements["row"].row_read
+    read = statements["row"].made.programs.row_read
     assert read is not None
     held: list[weakref.ref[Any]] = [
         weakref.ref(each.arrangement) for each in coordinator.keys.of(read.sources[0].id).values()

@@ -96,7 +96,7 @@ def test_parameters_in_query_message_are_refused(
         session = await env.session("a")
         await session.parse("one", "SELECT $1::int", ())
         await session.parse("two", "SELECT $1::int", ())
-        assert session.statements["one"].plan is session.statements["two"].plan
+        assert session.statements["one"].made.plan is session.statements["two"].made.plan
         assert (session.statements["one"].name, session.statements["two"].name) == ("one", "two")
 
     runner.run(prepare())
@@ -268,5 +268,5 @@ async def test_plan_made_before_an_index_can_be_read_is_made_again(
         assert session.planner.is_valid(early)
     await until(lambda: not session.planner.is_valid(early))
     late = await session.parse("late", "SELECT n FROM t WHERE k = 1", ())
-    assert late.tables_only
+    assert late.made.scope.tables_only
     assert session.planner.is_valid(late)

@@ -14,7 +14,7 @@ import pytest
 from psycopg.adapt import PyFormat, Transformer
 
 from foreshore.adapter.plans.access_path import KeyLookup, PeekPlan
-from foreshore.adapter.plans.prepared import Prepared
+from foreshore.adapter.plans.prepared import Programs
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.catalog.planned import Planned
 from foreshore.compute.keys import layout
@@ -24,7 +24,7 @@ from foreshore.expr.equality import is_plain
 from foreshore.ids import GlobalId
 from foreshore.server.message import Bind
 from foreshore.server.parameters import arguments
-from foreshore.sql.plan import Insert
+from foreshore.sql.plan import Insert, Plan
 from foreshore.types import RelationDesc, SqlType
 from tests.adapter.harness import TestEnvironment, told
 from tests.effort import examples
@@ -113,22 +113,21 @@ def both_ways(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     make = SessionPlanner._compile
 
-    def compile(prepared: Prepared, planned: Mapping[GlobalId, Planned]) -> None:
-        make(prepared, planned)
-        match prepared.plan, prepared.peek:
+    def compile(plan: Plan, peek: PeekPlan | None, planned: Mapping[GlobalId, Planned]) -> Programs:
+        programs = make(plan, peek, planned)
+        match plan, peek:
             case Insert(table=table), _:
                 pass
             case _, PeekPlan(path=KeyLookup(tables=(table,))):
                 pass
             case _:
-                return
+                return programs
         if any(each.name.startswith("columns") for each in planned[table].constraints):
-            prepared.template = prepared.rules = prepared.upsert = prepared.locked_read = (
-                prepared.row_read
-            ) = None
-        taken.extend(["insert"] if prepared.rules is not None else [])
-        is_point = prepared.locked_read is not None or prepared.row_read is not None
+            programs = Programs()
+        taken.extend(["insert"] if programs.rules is not None else [])
+        is_point = programs.locked_read is not None or programs.row_read is not None
         taken.extend(["point"] if is_point else [])
+        return programs
 
     patch.setattr(SessionPlanner, "_compile", staticmethod(compile))
     can_take = layout.takes_tuples

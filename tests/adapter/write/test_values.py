@@ -37,13 +37,13 @@ async def test_values_agree_with_plan(own_env: TestEnvironment) -> None:
     for text, args in STATEMENTS:
         sql = text.replace("{0}", "6b7c0e0e-0000-4000-8000-000000000001")
         prepared = await session.parse("", sql, ())
-        assert prepared.template is not None, sql
-        assert prepared.peek is not None
-        assert isinstance(prepared.plan, Insert)
+        assert prepared.made.programs.template is not None, sql
+        assert prepared.made.peek is not None
+        assert isinstance(prepared.made.plan, Insert)
         context = session.context(prepared, args)
-        bound = await bind_peek(context, prepared.peek, 0)
-        desc = session.planner.reader().planned[prepared.plan.table].desc
-        template = prepared.template
+        bound = await bind_peek(context, prepared.made.peek, 0)
+        desc = session.planner.reader().planned[prepared.made.plan.table].desc
+        template = prepared.made.programs.template
         rows = template.rows(template.givens.values(args, context.session_value(0)))
         given, expected = (
             TableRows.inserted(desc, rows).table,
@@ -69,6 +69,6 @@ async def test_non_values_source_has_no_template(own_env: TestEnvironment) -> No
         "INSERT INTO t (j) SELECT * FROM generate_series(1, 3)",
     ):
         prepared = await session.parse("", sql, ())
-        assert prepared.template is None, sql
-        assert prepared.peek is not None
-        assert template_of(prepared.peek.query.relation) is None
+        assert prepared.made.programs.template is None, sql
+        assert prepared.made.peek is not None
+        assert template_of(prepared.made.peek.query.relation) is None
