@@ -52,6 +52,7 @@ from foreshore.expr.ir import (
     LocalGet,
     Map,
     Negate,
+    Once,
     Or,
     OrderKey,
     OuterColumn,
@@ -279,6 +280,8 @@ def compute(scalar: Scalar, row: Row, scope: Scope) -> Datum:
             return compute(otherwise, row, scope)
         case ErrorOf(expr=expr):
             return error_of(expr, row, scope)
+        case Once(expr=expr):
+            return compute(expr, row, scope)
         case Exists(relation=relation):
             return bool(_subquery(relation, row, scope))
         case ScalarSubquery(relation=relation):

@@ -3,7 +3,7 @@
     (1, $1), (2, ANY($2))  with $1 = 5 and $2 = {7, 8, NULL}    (1, 5), (2, 7), (2, 8)
 
 Keys with NULL and values out of the key's range equal nothing and are left out. Few keys are bound
-one by one, many as columns.
+one by one, many as columns. What a key computes may fail, which is the statement's error.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,9 +18,10 @@ from foreshore.datum import to_array
 from foreshore.errors import DataError
 from foreshore.expr.equality import is_plain
 from foreshore.expr.evaluate import constant, outcome
-from foreshore.expr.ir import Literal, Scalar
-from foreshore.expr.keys import Elements, Key
+from foreshore.expr.ir import Literal
+from foreshore.expr.keys import Constant, Elements, Key
 from foreshore.expr.scalars import Replace, bind_scalar
+from foreshore.number_text import INTEGERS
 from foreshore.types import Datum, SqlType, arrow_type
 
 LiteralKeys: TypeAlias = tuple[tuple[Literal, ...], ...]
@@ -110,20 +111,23 @@ def key_columns(
 
 def _columns(keys: Sequence[Key], types: Sequence[SqlType], bindings: Replace) -> KeyColumns:
     """Return keys of single values as columns; NULL is what equals nothing."""
-    found = []
-    for part, type in zip(zip(*keys, strict=True), types, strict=True):
-        values: list[Datum] = [
-            each.value if isinstance(each, Literal) else _value(each, bindings) for each in part
-        ]
-        found.append(to_array(values, type))
-    return found
+    parts = zip(zip(*keys, strict=True), types, strict=True)
+    return [to_array([_value(each, type, bindings) for each in part], type) for part, type in parts]
 
 
-def _value(scalar: Scalar | Elements, bindings: Replace) -> Datum:
-    assert not isinstance(scalar, Elements)
-    literal = _literal(scalar, bindings)
-    value: Datum = None if literal is None else literal.value
-    return value
+def _value(part: Constant | Elements, type: SqlType, bindings: Replace) -> Datum:
+    """Return a part of a key as a value of `type`; None if it is out of its range."""
+    assert not isinstance(part, Elements)
+    value: Datum = _literal(part, bindings).value
+    return value if is_in_range(value, type) else None
+
+
+def is_in_range(value: Datum, type: SqlType) -> bool:
+    """Whether an integer of any type is one of `type`."""
+    if not isinstance(value, int) or type.name not in INTEGERS:
+        return True
+    low, high = INTEGERS[type.name]
+    return low <= value <= high
 
 
 def _product(key: Key, types: Sequence[SqlType], bindings: Replace) -> KeyColumns:
@@ -133,7 +137,7 @@ def _product(key: Key, types: Sequence[SqlType], bindings: Replace) -> KeyColumn
         if isinstance(part, Elements):
             values.append(_elements(part, type, bindings))
         else:
-            values.append(to_array([_value(part, bindings)], type))
+            values.append(to_array([_value(part, type, bindings)], type))
     rows = 1
     columns: KeyColumns = []
     for array in values:
@@ -185,21 +189,18 @@ def literal_keys(keys: Iterable[Key], bindings: Replace) -> LiteralKeys:
     found: dict[tuple[int, ...], tuple[Literal, ...]] = {}
     for key in keys:
         for literals in _literals(key, bindings):
-            present = tuple(each for each in literals if each is not None)
-            if len(present) == len(literals):
-                words = key_words([each.value for each in present], [each.type for each in present])
-                if words is not None:
-                    found.setdefault(words, present)
+            words = key_words([each.value for each in literals], [each.type for each in literals])
+            if words is not None:
+                found.setdefault(words, tuple(literals))
     return tuple(found.values())
 
 
-def _literals(key: Key, bindings: Replace) -> list[list[Literal | None]]:
-    """Return the combinations of the parts' values; None is a value out of the key's range."""
-    combined: list[list[Literal | None]] = [[]]
+def _literals(key: Key, bindings: Replace) -> list[list[Literal]]:
+    """Return the combinations of the parts' values."""
+    combined: list[list[Literal]] = [[]]
     for part in key:
-        choices: list[Literal | None]
         if isinstance(part, Elements):
-            choices = [*_element_literals(part, bindings)]
+            choices = _element_literals(part, bindings)
         else:
             choices = [_literal(part, bindings)]
         combined = [[*before, each] for before in combined for each in choices]
@@ -213,10 +214,8 @@ def _element_literals(part: Elements, bindings: Replace) -> list[Literal]:
     return [Literal(each, part.type) for each in dict.fromkeys(bound.value or ())]
 
 
-def _literal(scalar: Scalar, bindings: Replace) -> Literal | None:
-    """Return the value of a part of a key; None if it is out of the type's range."""
-    value = bind_scalar(scalar, bindings)
-    if isinstance(value, Literal):
-        return value
-    found = constant(value)
-    return None if isinstance(found, str) else found
+def _literal(part: Constant, bindings: Replace) -> Literal:
+    """Return the value of a part of a key."""
+    value = part if isinstance(part, Literal) else bindings(part)
+    assert isinstance(value, Literal), part
+    return value

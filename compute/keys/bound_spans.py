@@ -1,8 +1,6 @@
 """Ranges of an index's key, with arguments and session values put in."""
 
 from foreshore.compute.span import Span, Values
-from foreshore.expr.cost import is_light
-from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Literal
 from foreshore.expr.keys import End, KeyRange
 from foreshore.expr.scalars import Replace, bind_scalar
@@ -12,19 +10,16 @@ _NULL = Literal(None, BOOL)  # of any type
 
 
 def bound_span(range: KeyRange, bindings: Replace) -> Span | None:
-    """Return a range of a key as a span, None if no row can be in it.
-
-    An end that cannot be computed is left open: the query's own condition has the error.
-    """
+    """Return a range of a key as a span, None if no row can be in it."""
     low, high = _values(range.low, bindings), _values(range.high, bindings)
     for end, values in ((range.low, low), (range.high, high)):
-        if any(value.value is None for value in (values or ())[: end.decisive]):
+        if any(value.value is None for value in values[: end.decisive]):
             return None  # a comparison with NULL is not TRUE
     high_inclusive = range.high.inclusive
-    if high is not None and range.high.before_null:
+    if range.high.before_null:
         high, high_inclusive = (*high, _NULL), False
-    low, low_inclusive = _before_null(low or (), range.low, range.low.inclusive)
-    high, high_inclusive = _before_null(high or (), range.high, high_inclusive)
+    low, low_inclusive = _before_null(low, range.low, range.low.inclusive)
+    high, high_inclusive = _before_null(high, range.high, high_inclusive)
     return Span(low, low_inclusive, high, high_inclusive, range.descending, range.is_ordered)
 
 
@@ -39,15 +34,7 @@ def _before_null(values: Values, end: End, inclusive: bool) -> tuple[Values, boo
     return values, inclusive
 
 
-def _values(end: End, bindings: Replace) -> Values | None:
-    """Return the values of an end, None if one cannot be computed."""
-    found: list[Literal] = []
-    for scalar in end.values:
-        bound = bind_scalar(scalar, bindings)
-        if not is_light(bound):
-            return None
-        value = bound if isinstance(bound, Literal) else constant(bound)
-        if not isinstance(value, Literal):
-            return None
-        found.append(value)
-    return tuple(found)
+def _values(end: End, bindings: Replace) -> Values:
+    """Return the values of an end."""
+    bound = [bind_scalar(each, bindings) for each in end.values]
+    return tuple([each for each in bound if isinstance(each, Literal)])

@@ -37,6 +37,7 @@ from foreshore.expr.ir import (
     Relation,
     Union,
 )
+from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.table_rows import Row
@@ -176,6 +177,8 @@ class _Compiler:
         source, relations = self._source, self._relations
         finishing = self._finishing
         is_ordered = finishing is not None and bool(finishing.order_by)
+        nodes = walk_relations(self._relation)
+        relations.scalars.write_once(scalar for node in nodes for scalar in scalars_of(node))
         rows = source.assign("[]")
         if self._multiplies:
             source.line("work = 0")

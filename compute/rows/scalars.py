@@ -5,7 +5,7 @@ An exception of either is the error of a row: the caller lets columns compute th
 tell the error as they always do. So a scalar that fails need not be told from its neighbours.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from foreshore.compute.rows.source import NotCompiled, Source
@@ -25,10 +25,12 @@ from foreshore.expr.ir import (
     Column,
     Environment,
     Literal,
+    Once,
     Or,
     Parameter,
     Scalar,
 )
+from foreshore.expr.traversal import walk_scalars
 from foreshore.types import Datum, SqlType, is_float
 
 _OPERATORS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -60,6 +62,7 @@ class Scalars:
     def __init__(self, source: Source) -> None:
         self._source = source
         self.session_values: dict[str, int] = {}  # their places in `values`, by name
+        self.computed: dict[Once, Value] = {}  # before all rows
         self.kernel_calls = 0  # calls for one row, at most, that run a kernel
 
     def write(self, scalar: Scalar, row: Row) -> Value:
@@ -83,12 +86,22 @@ class Scalars:
                 return self._junction(args, row, "True", "False")
             case Case():
                 return self._case(scalar, row)
+            case Once(expr=expr):
+                return self.computed.get(scalar) or self.write(expr, ())
             case Call(function="coalesce", args=args):
                 return self._coalesce(args, row)
             case Call():
                 return self._call(scalar, row)
             case _:
                 raise NotCompiled(type(scalar).__name__)
+
+    def write_once(self, scalars: Iterable[Scalar]) -> None:
+        """Write what is computed once for what follows."""
+        for scalar in scalars:
+            for each in walk_scalars(scalar):
+                if isinstance(each, Once) and each not in self.computed:
+                    value = self.write(each.expr, ())
+                    self.computed[each] = Value(self._source.assign(value.text), value.nullable)
 
     def write_filter(self, predicates: Sequence[Scalar], row: Row) -> None:
         """Write what goes on with the next row unless all predicates are TRUE."""

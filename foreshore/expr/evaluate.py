@@ -28,7 +28,7 @@ from foreshore.expr.cost import LIGHT, OVERHEAD, cost_of, is_light
 from foreshore.expr.functions.apply import apply
 from foreshore.expr.functions.function import ScalarFunction, Signature
 from foreshore.expr.functions.registry import may_fail, scalar_function, signature
-from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar
+from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Once, Or, Scalar
 from foreshore.expr.traversal import operands_of, with_operands
 from foreshore.types import arrow_type
 
@@ -56,7 +56,7 @@ def outcome(scalar: Scalar, columns: "Columns", rows: int) -> tuple[pa.Array, pa
 @lru_cache(65_536)
 def fallible(scalar: Scalar) -> bool:
     """Whether evaluating `scalar` may fail for some row."""
-    if isinstance(scalar, ErrorOf):
+    if isinstance(scalar, ErrorOf | Once):
         return False
     return may_fail(scalar) or any(map(fallible, operands_of(scalar)))
 
@@ -96,6 +96,8 @@ class _Evaluation:
                 return self.junction(args, True)
             case Case():
                 return self.case(scalar)
+            case Once(expr=expr):
+                return self.run(expr)
             case ErrorOf(expr=expr):
                 if not fallible(expr):
                     return pa.nulls(self.rows, pa.string()), None
@@ -288,7 +290,7 @@ def _is_constant(scalar: Scalar) -> bool:
             return True
         case Call(function=key, args=args):
             return scalar_function(key).volatility == "immutable" and all(map(_is_constant, args))
-        case And() | Or() | Case() | ErrorOf():
+        case And() | Or() | Case() | ErrorOf() | Once():
             return all(map(_is_constant, operands_of(scalar)))
         case _:
             return False

@@ -36,6 +36,7 @@ from foreshore.expr.ir import (
     LocalGet,
     Map,
     Negate,
+    Once,
     Or,
     OrderKey,
     OuterColumn,
@@ -310,6 +311,8 @@ def _scalar(scalar: Scalar) -> str:
             return f"case {whens} else {_scalar(otherwise)} end"
         case ErrorOf(expr=expr):
             return f"error_of({_scalar(expr)})"
+        case Once(expr=expr):
+            return _scalar(expr)
         case Exists(relation=relation):
             return f"exists{_inline(relation)}"
         case ScalarSubquery(relation=relation):

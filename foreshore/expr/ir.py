@@ -164,6 +164,16 @@ class ErrorOf(Node, frozen=True, cache_hash=True):
     expr: "Scalar"
 
 
+class Once(Node, frozen=True, cache_hash=True):
+    """The value of `expr`, which has no columns, computed once when a statement is bound.
+
+    It fails for no row: an error is the statement's.
+    """
+
+    expr: "Scalar"
+    type: SqlType
+
+
 class OuterColumn(Node, frozen=True, cache_hash=True):
     """Bound form only: a column of the row `level` (from 1) subquery or LATERAL levels outside."""
 
@@ -212,6 +222,7 @@ Scalar: TypeAlias = (
     | Or
     | Case
     | ErrorOf
+    | Once
     | OuterColumn
     | Exists
     | ScalarSubquery

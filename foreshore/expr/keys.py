@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from foreshore.expr.ir import Call, Environment, Literal, Parameter, Scalar
+from foreshore.expr.ir import Environment, Literal, Once, Parameter, Scalar
 from foreshore.types import SqlType
 
 
@@ -15,7 +15,7 @@ class Elements:
     type: SqlType  # of an element
 
 
-Constant: TypeAlias = Literal | Parameter | Environment | Call  # a call is a cast that may fail
+Constant: TypeAlias = Literal | Parameter | Environment | Once  # an integer may be out of range
 Key: TypeAlias = tuple[Constant | Elements, ...]  # with Elements, a key for each combination
 
 
@@ -28,7 +28,7 @@ class End:
     the rows in which the next column is NULL.
     """
 
-    values: tuple[Scalar, ...] = ()
+    values: tuple[Constant, ...] = ()
     inclusive: bool = True
     before_null: bool = False
     decisive: int = 0

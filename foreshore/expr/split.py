@@ -35,6 +35,7 @@ from foreshore.expr.ir import (
     LocalGet,
     Map,
     Negate,
+    Once,
     Project,
     Recursive,
     Reduce,
@@ -90,11 +91,11 @@ def known_sound(relation: Relation) -> Relation:
 
 
 def can_fail(scalar: Scalar, fallible: Test = may_fail) -> bool:
-    """Whether evaluating `scalar` may fail, not counting errors inside `ErrorOf`."""
+    """Whether evaluating `scalar` may fail for a row, not counting errors inside `ErrorOf`."""
     stack = [scalar]
     while stack:
         node = stack.pop()
-        if isinstance(node, ErrorOf):
+        if isinstance(node, ErrorOf | Once):
             continue
         if isinstance(node, Call) and fallible(node):
             return True

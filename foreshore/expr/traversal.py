@@ -17,6 +17,7 @@ from foreshore.expr.ir import (
     Let,
     LetRec,
     LocalGet,
+    Once,
     Or,
     Recursive,
     Relation,
@@ -76,7 +77,7 @@ def operands_of(scalar: Scalar) -> tuple[Scalar, ...]:
             return args
         case Case(branches=branches, otherwise=otherwise):
             return (*(part for branch in branches for part in branch), otherwise)
-        case ErrorOf(expr=expr):
+        case ErrorOf(expr=expr) | Once(expr=expr):
             return (expr,)
         case AnySubquery(predicate=predicate):
             return (predicate,)
@@ -94,6 +95,8 @@ def with_operands(scalar: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
             return Case(pairs, operands[-1], scalar.type)
         case ErrorOf():
             return ErrorOf(operands[0])
+        case Once():
+            return Once(operands[0], scalar.type)
         case AnySubquery():
             return AnySubquery(operands[0], scalar.relation)
         case _:

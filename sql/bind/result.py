@@ -17,27 +17,33 @@ from foreshore.sql.bind.side_effects import (
     split_calls,
 )
 from foreshore.sql.lower.lower import lower, lower_block
+from foreshore.sql.optimize.once import mark_once
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.optimize.scalars import remap
 from foreshore.sql.plan import Query
 from foreshore.types import RelationDesc, ResultOrigin
 
 
-def lower_and_optimize(relation: Relation) -> Relation:
+def lower_and_optimize(relation: Relation, *, is_maintained: bool = True) -> Relation:
     """Return a bound relation in the form that engines run.
 
-    Raises an error if it contains calls with side effects over several rows.
+    Unless it `is_maintained`, what it computes once has to be bound when it runs. Raises an error
+    if it contains calls with side effects over several rows.
     """
     relation, calls = with_random_rows(relation)
-    found = optimize(lower(relation))
+    lowered = lower(relation)
+    found = optimize(lowered if is_maintained else mark_once(lowered))
     calls.check_all_used((found,))
     return found
 
 
-def lower_and_optimize_block(relation: Relation) -> Block:
-    """Return a bound relation and its recursions in the form that engines run."""
+def lower_and_optimize_block(relation: Relation, *, is_maintained: bool = True) -> Block:
+    """Return a bound relation and its recursions in the form that engines run, likewise."""
     relation, calls = with_random_rows(relation)
-    block = lower_block(relation).with_relations(optimize)
+    block = lower_block(relation)
+    if not is_maintained:
+        block = block.with_relations(mark_once)
+    block = block.with_relations(optimize)
     calls.check_all_used(block.relations())
     return block.without_unread()
 
@@ -87,7 +93,7 @@ def _finished(bound: BoundQuery) -> Query:
     limit, limit_later = _bound(bound.limit)
     offset, offset_later = _bound(bound.offset)
     finishing = Finishing(order_by, limit, offset or 0, tuple(places[i] for i in bound.project))
-    block = lower_and_optimize_block(narrowed)
+    block = lower_and_optimize_block(narrowed, is_maintained=False)
     return Query(block.relation, finishing, desc, limit_later, offset_later, block.recursions)
 
 

@@ -27,6 +27,7 @@ from foreshore.expr.ir import (
     Literal,
     Map,
     Negate,
+    Once,
     Or,
     OuterColumn,
     Parameter,
@@ -184,7 +185,7 @@ class SubqueryLowering(Lowering):
                     if guarded:
                         guards = (*guards, call("is_null", values[-1]))
                 return Call("coalesce", tuple(values), type)
-            case Call() | ErrorOf():
+            case Call() | ErrorOf() | Once():
                 operands = tuple(self.scalar(row, o, guards) for o in operands_of(scalar))
                 return with_operands(scalar, operands)
             case _:

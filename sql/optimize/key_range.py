@@ -12,20 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from foreshore.expr.columns import type_of
-from foreshore.expr.functions.registry import scalar_function
 from foreshore.expr.ir import And, Call, Column, Or, OrderKey, Relation, Scalar
-from foreshore.expr.keys import End, KeyRange
-from foreshore.expr.split import columns_used
-from foreshore.expr.traversal import walk_scalars
+from foreshore.expr.keys import Constant, End, KeyRange
 from foreshore.sql.optimize.lookup import (
     RANGES,
     TEXTS,
     as_read,
+    constant_in,
     definitions_of,
     is_part,
     predicates_of,
-    without_widening,
 )
 from foreshore.types import SqlType
 
@@ -39,7 +35,7 @@ class _Comparison:
 
     first: int
     function: str
-    values: tuple[Scalar, ...]
+    values: tuple[Constant, ...]
 
 
 def key_range(
@@ -78,14 +74,14 @@ def has_key_order(type: SqlType) -> bool:
     return type.name in _PLAIN or type.name in TEXTS
 
 
-def _equal_values(comparisons: Sequence[_Comparison]) -> tuple[Scalar, ...]:
+def _equal_values(comparisons: Sequence[_Comparison]) -> tuple[Constant, ...]:
     """Return the values that the first columns of the key must have."""
     values = {each.first: each.values[0] for each in comparisons if each.function == "eq"}
     width = next(i for i in range(len(values) + 1) if i not in values)
     return tuple(values[i] for i in range(width))
 
 
-def _ends(comparisons: Sequence[_Comparison], equal: tuple[Scalar, ...]) -> tuple[End, End]:
+def _ends(comparisons: Sequence[_Comparison], equal: tuple[Constant, ...]) -> tuple[End, End]:
     """Return the ends of the rows whose key begins with `equal`, as the comparisons bound them."""
     low = high = End(equal, decisive=len(equal))
     for each in comparisons:
@@ -117,12 +113,12 @@ def _comparison(predicate: Scalar, parts: Sequence[Column], first: int) -> _Comp
 def _of_columns(
     function: str, scalar: Scalar, value: Scalar, parts: Sequence[Column]
 ) -> _Comparison | None:
-    if columns_used(value) or any(map(_is_volatile, walk_scalars(value))):
+    known = constant_in(value)
+    if known is None:
         return None
-    value = without_widening(value)
     for place, part in enumerate(parts):
-        if is_part(scalar, part) and _is_comparable(type_of(value), part.type):
-            return _Comparison(place, function, (value,))
+        if is_part(scalar, part) and _is_comparable(known.type, part.type):
+            return _Comparison(place, function, (known,))
     return None
 
 
@@ -140,10 +136,6 @@ def _of_rows(strict: Scalar, rest: Scalar, parts: Sequence[Column]) -> _Comparis
     if inner is None or inner.first != beyond.first + 1 or inner.function[0] != beyond.function[0]:
         return None
     return _Comparison(beyond.first, inner.function, (*beyond.values, *inner.values))
-
-
-def _is_volatile(scalar: Scalar) -> bool:
-    return isinstance(scalar, Call) and scalar_function(scalar.function).volatility == "volatile"
 
 
 def _is_comparable(value: SqlType, key: SqlType) -> bool:

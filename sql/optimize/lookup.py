@@ -8,9 +8,9 @@ The answer is the residual over the rows that the index holds under these keys. 
 or, for an index that can look up a prefix of its columns, over the first of them.
 
 When parameters are bound, keys may turn out equal or contain NULL: each distinct key is looked up
-once, and keys with NULL are not looked up (`=` is not TRUE for them). A parameter of another
-integer type than the key is wrapped in a cast. If the cast fails, the key is out of range and finds
-nothing. A literal that equals no value of the key's type becomes NULL.
+once, and keys with NULL are not looked up (`=` is not TRUE for them). A value may be of another
+integer type than the key; one out of its range finds nothing. A literal that equals no value of the
+key's type becomes NULL. What the statement computes once (`once.py`) is a key as an argument is.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ from foreshore.expr.ir import (
     Arguments,
     Call,
     Column,
-    Environment,
     Filter,
     Get,
     Literal,
     Map,
+    Once,
     Or,
     Parameter,
     Project,
@@ -238,9 +238,9 @@ def _without(relation: Relation, used: set[Scalar]) -> tuple[Relation, list[Scal
 def _value(predicate: Scalar, part: Scalar) -> Constant | Elements | None:
     """Return what `part` must equal for `predicate` to be TRUE."""
     match predicate:
-        case Call(function="eq", args=(a, value)) if (bare := _strip_widening(value)) is not None:
+        case Call(function="eq", args=(a, value)) if (bare := constant_in(value)) is not None:
             return _constant(a, bare, part)
-        case Call(function="eq", args=(value, a)) if (bare := _strip_widening(value)) is not None:
+        case Call(function="eq", args=(value, a)) if (bare := constant_in(value)) is not None:
             return _constant(a, bare, part)
         case Call(function="eq_any", args=(a, array)):
             return _elements(a, array, part)
@@ -271,10 +271,10 @@ def without_widening(scalar: Scalar) -> Scalar:
     return scalar
 
 
-def _strip_widening(value: Scalar) -> Literal | Parameter | Environment | None:
-    """Return the literal, parameter or session value below a widening cast."""
+def constant_in(value: Scalar) -> Constant | None:
+    """Return what a statement knows before it reads rows, below casts that preserve equality."""
     value = without_widening(value)
-    return value if isinstance(value, Literal | Parameter | Environment) else None
+    return value if isinstance(value, Constant) else None
 
 
 def is_part(scalar: Scalar, part: Scalar) -> bool:
@@ -290,10 +290,8 @@ def is_part(scalar: Scalar, part: Scalar) -> bool:
     return True
 
 
-def _constant(
-    scalar: Scalar, value: Literal | Parameter | Environment, part: Scalar
-) -> Constant | None:
-    """Return `value` in the type of `part` if `scalar` is `part` below a widening cast."""
+def _constant(scalar: Scalar, value: Constant, part: Scalar) -> Constant | None:
+    """Return `value` if `scalar` is `part` below a widening cast; a literal in its type."""
     return _of_type(value, type_of(part)) if is_part(scalar, part) else None
 
 
@@ -311,7 +309,7 @@ def _elements(scalar: Scalar, array: Scalar, part: Scalar) -> Elements | None:
         inner = inner.args[0]
     if (
         type is None
-        or not isinstance(inner, Literal | Parameter | Arguments)
+        or not isinstance(inner, Literal | Parameter | Arguments | Once)
         or not is_part(scalar, part)
     ):
         return None
@@ -336,14 +334,10 @@ def is_comparable(value: SqlType, key: SqlType) -> bool:
     return value == key or (value.name == key.name and key.name not in ("numeric", "array"))
 
 
-def _of_type(value: Literal | Parameter | Environment, type: SqlType) -> Constant | None:
-    """Return the value of `type` that equals `value`; None if there may be one, but unknown."""
-    if value.type == type:
-        return value
-    if isinstance(value, Literal):
+def _of_type(value: Constant, type: SqlType) -> Constant | None:
+    """Return what equals `value` among values of `type`; None if they cannot be compared."""
+    if isinstance(value, Literal) and value.type != type:
         return _literal_of_type(value, type)
-    if value.type.name in RANGES and type.name in RANGES:
-        return Call(f"cast({value.type.name},{type.name})", (value,), type)
     return value if is_comparable(value.type, type) else None
 
 

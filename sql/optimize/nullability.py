@@ -15,7 +15,6 @@ from foreshore.expr.ir import (
     Case,
     Column,
     Constant,
-    ErrorOf,
     Filter,
     FlatMap,
     Get,
@@ -27,6 +26,7 @@ from foreshore.expr.ir import (
     LocalGet,
     Map,
     Negate,
+    Once,
     Or,
     Parameter,
     Project,
@@ -91,8 +91,8 @@ def may_be_null(scalar: Scalar, nullable: Sequence[bool]) -> bool:
             if is_total(function):
                 return any(may_be_null(arg, nullable) for arg in args)
             return True
-        case ErrorOf():
-            return True
+        case Once(expr=expr):
+            return may_be_null(expr, nullable)
         case _:
             return True
 

@@ -27,6 +27,7 @@ from foreshore.expr.ir import (
     LocalGet,
     Map,
     Negate,
+    Once,
     Parameter,
     Project,
     Recursive,
@@ -315,9 +316,9 @@ def _divide(
 def _constant_equality(predicate: Scalar) -> list[tuple[Scalar, Scalar]]:
     """Return the scalar that `predicate` equates to a constant, and the constant."""
     match predicate:
-        case Call(function="eq", args=(a, (Literal() | Parameter()) as value)):
+        case Call(function="eq", args=(a, (Literal() | Parameter() | Once()) as value)):
             return [(a, value)]
-        case Call(function="eq", args=((Literal() | Parameter()) as value, a)):
+        case Call(function="eq", args=((Literal() | Parameter() | Once()) as value, a)):
             return [(a, value)]
         case _:
             return []

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from foreshore.expr.columns import type_of
 from foreshore.expr.evaluate import constant, may_fold
 from foreshore.expr.functions.registry import scalar_function
-from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, ErrorOf, Literal, Or, Scalar
+from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, ErrorOf, Literal, Once, Or, Scalar
 from foreshore.expr.split import Test, can_fail
 from foreshore.expr.traversal import operands_of, with_operands
 from foreshore.sql.optimize.nullability import may_be_null
@@ -50,6 +50,8 @@ def simplify(scalar: Scalar, nullable: Sequence[bool], fallible: Test) -> Scalar
             return _case(scalar)
         case ErrorOf(expr=expr):
             return scalar if can_fail(expr, fallible) else Literal(None, TEXT)
+        case Once(expr=expr):
+            return scalar if operands_of(expr) else expr
         case Call():
             return _call(scalar, nullable, fallible)
         case _:

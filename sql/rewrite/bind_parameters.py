@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from foreshore.errors import InvalidParameterValue
+from foreshore.datum import from_array
+from foreshore.errors import DataError, InvalidParameterValue
 from foreshore.expr.block import Block
-from foreshore.expr.evaluate import constant
+from foreshore.expr.columns import type_of
+from foreshore.expr.evaluate import constant, outcome
 from foreshore.expr.ir import (
     Arguments,
     Call,
@@ -19,6 +21,7 @@ from foreshore.expr.ir import (
     Environment,
     Get,
     Literal,
+    Once,
     Parameter,
     Relation,
     Scalar,
@@ -39,9 +42,10 @@ def is_open(relation: Relation) -> bool:
 
 
 def is_open_scalar(scalar: Scalar) -> bool:
-    """Whether `scalar` has parameters or session values to be bound."""
+    """Whether `scalar` has parameters, session values or constants to be bound."""
     return any(
-        isinstance(each, Parameter | Arguments | Environment) for each in walk_scalars(scalar)
+        isinstance(each, Parameter | Arguments | Environment | Once)
+        for each in walk_scalars(scalar)
     )
 
 
@@ -113,7 +117,11 @@ def _last_parameter(scalar: Scalar) -> int:
 
 
 def parameter_bindings(args: Sequence[Datum], session_value: SessionValue) -> Replace:
-    """Return what replaces parameters by `args`, and `Environment` scalars by session values."""
+    """Return what replaces parameters by `args`, and `Environment` scalars by session values.
+
+    It computes what is computed once, and raises its error.
+    """
+    computed: dict[Scalar, Literal] = {}
 
     def replace(scalar: Scalar) -> Scalar | None:
         match scalar:
@@ -123,10 +131,24 @@ def parameter_bindings(args: Sequence[Datum], session_value: SessionValue) -> Re
                 return Literal(tuple([args[number - 1] for number in numbers]), type)
             case Environment(name=name, type=type):
                 return Literal(session_value(name), type)
+            case Once(expr=expr):
+                found = computed.get(scalar)
+                if found is None:
+                    found = computed[scalar] = _value_of(bind_scalar(expr, replace))
+                return found
             case _:
                 return None
 
     return replace
+
+
+def _value_of(scalar: Scalar) -> Literal:
+    """Return the value of a scalar without columns; raises its error."""
+    values, errors = outcome(scalar, (), 1)
+    if errors is not None:
+        raise DataError.parse(errors[0].as_py())
+    type = type_of(scalar)
+    return Literal(from_array(values, type)[0], type)
 
 
 def bind_relation(relation: Relation, replace: Replace) -> Relation:

@@ -217,6 +217,7 @@ async def bound_keys(
         parts.append(split_diffs(rows)[0])
     bind = partial(key_columns, step.keys, types, bound.bindings, parts)
     is_many = any(len(part[0]) > MANY for part in parts) or is_large(step.keys, bound.bindings)
+    is_many |= bound.has_long_values
     return await blocking.run(executor, bind) if is_many else bind()
 
 

@@ -13,6 +13,7 @@ from foreshore.adapter.read.keys.key_lookup import Located, lock_and_find, own_r
 from foreshore.adapter.read.keys.key_lookup import locked_rows as locked_columns
 from foreshore.adapter.read.keys.read_rows import index_of, rows_under
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.compute.keys.bound_keys import is_in_range
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import Keys, joined
 from foreshore.compute.keys.layout import MANY
@@ -87,7 +88,9 @@ async def _rows_of_columns(
 ) -> list[Row] | None:
     """Return the rows under keys, which are locked, where some of them are in columns."""
     desc = source.planned.desc
-    columns = columns_of_rows(keys, [desc.columns[i] for i in source.constraint.columns])
+    types = [desc.columns[i] for i in source.constraint.columns]
+    known = [key for key in keys if all(map(is_in_range, key, [each.type for each in types]))]
+    columns = columns_of_rows(known, types)
     found = await locked_columns(context, source.id, source.constraint, columns)
     return None if found is None else [*TableRows.of_table(desc, counted(found)).tuples]
 

@@ -156,14 +156,15 @@ def keys_of(
         width = len(columns_of(link.source))
         outputs = tuple(range(width, width + len(link.values)))
         rows = Project(Map(link.source, tuple(link.values.values())), outputs)
-        found = ChangedKeys(tuple(link.values), lower_and_optimize(with_lets(lets, rows)))
+        named = lower_and_optimize(with_lets(lets, rows), is_maintained=False)
+        found = ChangedKeys(tuple(link.values), named)
         if (
             link.rest is None
             or select is None
             or not any(key == link.values.keys() for key in keys)
         ):
             return found
-        under = lower_and_optimize(with_lets(lets, select(link.rest)))
+        under = lower_and_optimize(with_lets(lets, select(link.rest)), is_maintained=False)
         return replace(found, under=under, single=link.single)
     return None
 

@@ -87,7 +87,7 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         source, order_by, width = _source(planning, item, positions, statement, query)
         planning.needs.change(item, "INSERT", positions[:width])
     source, over, order_by = _split(source, order_by, len(item.desc.names), statement)
-    relation = lower_and_optimize(source)
+    relation = lower_and_optimize(source, is_maintained=False)
     row = row_of(planning, item, statement.table, item.desc.columns)
     returning = returning_over(planning, statement.returning, row)
     on_conflict, reads = None, False

@@ -106,7 +106,7 @@ def _merge(planning: Planning, statement: ast.MergeStatement, lets: Lets) -> Mer
     keys = None if draws else keys_of(planning, item, (link,), relation, lets)
     return Merge(
         item.id,
-        lower_and_optimize(with_lets(lets, selection)),
+        lower_and_optimize(with_lets(lets, selection), is_maintained=False),
         actions,
         over,
         keys,

@@ -127,7 +127,7 @@ def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> U
         selection = _once_each(item, selection)
     return Update(
         item.id,
-        lower_and_optimize(with_lets(lets, selection)),
+        lower_and_optimize(with_lets(lets, selection), is_maintained=False),
         returning,
         over,
         keys,
@@ -158,7 +158,7 @@ def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> D
         relation = _once_each(item, relation)
     return Delete(
         item.id,
-        lower_and_optimize(with_lets(lets, relation)),
+        lower_and_optimize(with_lets(lets, relation), is_maintained=False),
         returning,
         keys,
     )

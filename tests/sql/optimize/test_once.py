@@ -1,0 +1,118 @@
+"""Constants of a statement: what is marked, and what guards it."""
+
+import pytest
+
+from foreshore.errors import DataError
+from foreshore.expr.ir import (
+    And,
+    Call,
+    Case,
+    Column,
+    Environment,
+    Filter,
+    Literal,
+    Once,
+    Or,
+    Parameter,
+    Relation,
+    Scalar,
+)
+from foreshore.expr.split import can_fail
+from foreshore.sql.optimize.lookup import literal_lookup
+from foreshore.sql.optimize.once import mark_once
+from foreshore.sql.rewrite.bind_parameters import is_open, parameter_bindings
+from foreshore.types import BOOL, FLOAT8, INT4, INT8, TEXT, array_of
+from tests.relations import TABLES
+
+T = TABLES[0]
+A, B, C = Column(0, INT4), Column(1, INT4, False), Column(2, TEXT)
+P = Parameter(1, INT4)
+
+
+def call(name: str, *args: Scalar) -> Call:
+    return Call(f"{name}(int4,int4)", args, INT4)
+
+
+def eq(a: Scalar, b: Scalar) -> Call:
+    return Call("eq", (a, b), BOOL)
+
+
+def four(value: int) -> Literal:
+    return Literal(value, INT4)
+
+
+SUM, QUOTIENT = call("add", P, four(1)), call("divide", four(10), P)
+NOT_ZERO = Call("ne", (P, four(0)), BOOL)
+
+
+def marked(*predicates: Scalar) -> Relation:
+    found = mark_once(Filter(T, predicates))
+    assert isinstance(found, Filter)
+    return found
+
+
+def test_side_without_columns_is_marked_and_a_key() -> None:
+    plan = marked(eq(A, SUM))
+    assert plan == Filter(T, (eq(A, Once(SUM, INT4)),))
+    assert is_open(plan)
+    assert not can_fail(eq(A, Once(SUM, INT4)))
+    lookup = literal_lookup(plan, (A,))
+    assert lookup is not None
+    assert lookup.keys == ((Once(SUM, INT4),),)
+
+
+def test_arguments_and_what_rows_decide_stay() -> None:
+    wide = Call("cast(int4,int8)", (P,), INT8)
+    random = Call("random()", (), FLOAT8, 1)
+    rounded = Call("cast(float8,int4)", (random,), INT4)
+    clock = Call("cast(text,int4)", (Environment("clock_timestamp", TEXT),), INT4)
+    for side in (P, wide, four(3), B, call("add", B, P), rounded, clock):
+        assert marked(eq(A, side)) == Filter(T, (eq(A, side),))
+    assert marked(eq(P, SUM)) == Filter(T, (eq(P, SUM),))
+
+
+def test_what_may_take_long_stays() -> None:
+    long = Call("repeat(text,int4)", (Literal("x", TEXT), P), TEXT)
+    assert marked(eq(C, long)) == Filter(T, (eq(C, long),))
+
+
+def test_elements_are_marked_one_by_one() -> None:
+    array = Call("array", (SUM, four(5)), array_of(INT4))
+    any_of = Call("eq_any", (A, array), BOOL)
+    plan = marked(any_of)
+    lookup = literal_lookup(plan, (A,))
+    assert lookup is not None
+    assert lookup.keys == ((Once(SUM, INT4),), (four(5),))
+
+
+def guarded(guard: Scalar, scalar: Scalar) -> Once:
+    return Once(Case(((guard, scalar),), Literal(None, INT4), INT4), INT4)
+
+
+def test_conditions_without_columns_guard_what_may_fail() -> None:
+    assert marked(NOT_ZERO, eq(A, QUOTIENT)) == Filter(
+        T, (NOT_ZERO, eq(A, guarded(NOT_ZERO, QUOTIENT)))
+    )
+    within = mark_once(Filter(Filter(T, (eq(A, QUOTIENT),)), (NOT_ZERO,)))
+    assert within == Filter(Filter(T, (eq(A, guarded(NOT_ZERO, QUOTIENT)),)), (NOT_ZERO,))
+    lower = Call("lower(text)", (Parameter(2, TEXT),), TEXT)
+    assert marked(NOT_ZERO, eq(C, lower)) == Filter(T, (NOT_ZERO, eq(C, Once(lower, TEXT))))
+
+
+def test_alternatives_without_columns_guard_the_others() -> None:
+    zero = eq(P, four(0))
+    either = Or((zero, And((NOT_ZERO, eq(A, QUOTIENT)))))
+    guard = And((Call("is_not_true", (zero,), BOOL), NOT_ZERO))
+    assert marked(either) == Filter(
+        T, (Or((zero, And((NOT_ZERO, eq(A, guarded(guard, QUOTIENT)))))),)
+    )
+
+
+def test_value_is_computed_when_it_is_bound() -> None:
+    bindings = parameter_bindings([4], lambda name: None)
+    assert bindings(Once(SUM, INT4)) == four(5)
+    assert bindings(guarded(NOT_ZERO, QUOTIENT)) == four(2)
+    bindings = parameter_bindings([0], lambda name: None)
+    with pytest.raises(DataError, match="division by zero"):
+        bindings(Once(QUOTIENT, INT4))
+    assert bindings(guarded(NOT_ZERO, QUOTIENT)) == Literal(None, INT4)
