@@ -63,6 +63,7 @@ FORMS = {
     "union": "SELECT b FROM acc WHERE a = $1 UNION ALL SELECT b FROM acc WHERE a = $2",
     "computed key": "SELECT b FROM acc WHERE a = $1 + 1",
     "computed key of join": "SELECT acc.b, br.n FROM acc LEFT JOIN br ON br.k = acc.r WHERE acc.a = $1 + 1",
+    "self join": "SELECT x.b, y.c FROM acc x JOIN acc y ON y.a = x.r WHERE x.a = $1",
     "secondary": "SELECT a FROM acc WHERE r = $1 % 10 LIMIT 5",
     "range": "SELECT b FROM acc WHERE a BETWEEN $1 AND $1 + 10",
     "since": "SELECT k FROM ev WHERE at >= now() - interval '10 days 12 hours'",

@@ -151,7 +151,7 @@ class RowRead:
                     rows = _counted(rows, most)
                 elif isinstance(each, IndexedTable | RangedTable):
                     rows = [*islice(rows, most + 1)]  # of which more are too many
-                found[each.id] = rows
+                found[each.rows] = rows
             return self._finished(found, args, value)
         except (TooMany, TooManyRows, RowFailed):
             return None
@@ -294,7 +294,7 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
         return None
     if query.offset is not None and offset is None:
         return None
-    if not {id for id in program.collections} <= {each.id for each in found}:
+    if not {id for id in program.collections} <= {each.rows for each in found}:
         return None
     program = replace(program, most=min(program.most, 2 * LIGHT // max(cost, 1)))
     takes_first = is_single and is_cut and not finishing.order_by

@@ -11,7 +11,7 @@ a time in the key index of a table. None in place of rows says that the pipeline
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
@@ -57,6 +57,7 @@ class KeyedTable:
     """A table of which the rows are read whose whole key is a row of `keys`."""
 
     id: GlobalId
+    rows: GlobalId  # the collection whose rows it finds
     constraint: Unique
     planned: Planned  # the table as it was planned
     names: frozenset[str]  # of all its unique constraints
@@ -73,6 +74,7 @@ class IndexedTable:
     """A table of which the rows are read whose `columns` are a row of `keys`."""
 
     id: GlobalId
+    rows: GlobalId  # the collection whose rows it finds
     constraint: Unique  # whose index has all rows
     planned: Planned
     names: frozenset[str]
@@ -94,6 +96,7 @@ class RangedTable:
     """
 
     id: GlobalId
+    rows: GlobalId  # the collection whose rows it finds
     constraint: Unique
     planned: Planned
     names: frozenset[str]
@@ -128,6 +131,7 @@ class IndexedView:
     """
 
     id: GlobalId
+    rows: GlobalId  # the collection whose rows it finds
     index: GlobalId
     keys: RowProgram
     is_whole: bool = False
@@ -138,6 +142,7 @@ class CatalogRows:
     """A relation of the catalog of which the rows are read whose `columns` are a row of `keys`."""
 
     id: GlobalId
+    rows: GlobalId  # the collection whose rows it finds
     keys: RowProgram
     columns: tuple[int, ...]
     used: frozenset[int]
@@ -158,7 +163,8 @@ def source_of(
     `over` are the relations that read them.
     """
     if isinstance(step, KeyStep) and step.by.index is not None:
-        return indexed_view(step.table, step.by.index, step.keys, step.sources, planned)
+        found = indexed_view(step.table, step.by.index, step.keys, step.sources, planned)
+        return None if found is None else replace(found, rows=step.rows)
     if isinstance(step, KeyStep) and step.table in BUILTINS:
         return _catalog_rows(step, over)
     table = planned.get(step.table)
@@ -166,7 +172,7 @@ def source_of(
         return None
     names = frozenset(each.name for each in table.unique)
     complete = next((each for each in table.unique if has_all_rows(each, table.desc)), None)
-    columns, used = table.desc.columns, _used(step.table, over)
+    columns, used = table.desc.columns, _used(step.rows, over)
     match step:
         case KeyStep(constraint=Unique() as constraint):
             if not all(takes_tuples(each, table.desc) for each in table.unique):
@@ -175,19 +181,23 @@ def source_of(
             program = _program(_keys(step.keys, step.sources, types))
             if program is None:
                 return None
-            return KeyedTable(step.table, constraint, table, names, program)
+            return KeyedTable(step.table, step.rows, constraint, table, names, program)
         case KeyStep(columns=places) if complete is not None:
             types = [columns[i].type for i in places]
             program = _program(_keys(step.keys, step.sources, types))
             if program is None or not all(map(is_plain, types)):
                 return None
-            return IndexedTable(step.table, complete, table, names, program, places, used)
+            return IndexedTable(
+                step.table, step.rows, complete, table, names, program, places, used
+            )
         case RangeStep(columns=places, range=range) if complete is not None:
             types = [columns[i].type for i in places]
             program = _program(_ends(range, types))
             if program is None:
                 return None
-            return RangedTable(step.table, complete, table, names, program, places, used, range)
+            return RangedTable(
+                step.table, step.rows, complete, table, names, program, places, used, range
+            )
         case _:
             return None
 
@@ -206,7 +216,8 @@ def _catalog_rows(step: KeyStep, over: Sequence[Relation]) -> CatalogRows | None
     program = _program(_keys(step.keys, step.sources, types))
     if program is None:
         return None
-    return CatalogRows(step.table, program, step.columns, _used(step.table, over))
+    used = _used(step.rows, over)
+    return CatalogRows(step.table, step.rows, program, step.columns, used)
 
 
 def _used(id: GlobalId, over: Sequence[Relation]) -> frozenset[int]:
@@ -238,14 +249,14 @@ def indexed_view(
         isinstance(each, Column) and is_plain(type_of(each)) for each in by
     ):
         return None
-    return IndexedView(id, index, program)
+    return IndexedView(id, id, index, program)
 
 
 def whole_view(id: GlobalId, index: GlobalId) -> IndexedView:
     """Return the source of all rows of an index."""
     program = compile_rows(Join(()))
     assert program is not None
-    return IndexedView(id, index, program, is_whole=True)
+    return IndexedView(id, id, index, program, is_whole=True)
 
 
 def _program(keys: Relation | None) -> RowProgram | None:

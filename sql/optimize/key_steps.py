@@ -63,7 +63,8 @@ class KeyStep:
     """The rows of `table` in which the columns are equal to one of `keys`, or to a source's row.
 
     The columns are those of `by`, or the first of them. `sources` read only the tables of earlier
-    steps. If many rows are under the first columns, those in a `range` of `by` are enough.
+    steps. If many rows are under the first columns, those in a `range` of `by` are enough. They are
+    the rows of `alias` if the table is read several times.
     """
 
     table: GlobalId
@@ -72,6 +73,12 @@ class KeyStep:
     keys: tuple[Key, ...] = ()
     sources: tuple[Relation, ...] = ()
     range: "RangeStep | None" = None
+    alias: GlobalId | None = None
+
+    @property
+    def rows(self) -> GlobalId:
+        """The collection whose rows it finds."""
+        return self.alias or self.table
 
     @property
     def constraint(self) -> Unique | None:
@@ -90,9 +97,15 @@ class KeyStep:
 
 @dataclass(frozen=True, slots=True)
 class WholeStep:
-    """All rows of `table`, which has to be small."""
+    """All rows of `table`, which has to be small; those of `alias` likewise."""
 
     table: GlobalId
+    alias: GlobalId | None = None
+
+    @property
+    def rows(self) -> GlobalId:
+        """The collection whose rows it finds."""
+        return self.alias or self.table
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +116,11 @@ class RangeStep:
     by: TableKey
     columns: tuple[int, ...]
     range: KeyRange
+
+    @property
+    def rows(self) -> GlobalId:
+        """The collection whose rows it finds."""
+        return self.table
 
 
 Step: TypeAlias = KeyStep | WholeStep | RangeStep

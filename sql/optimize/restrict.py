@@ -7,9 +7,14 @@
 A plan of *steps* finds rows of one table after the other. The answer is the query's relation over
 these rows alone. A table's rows are restricted where it is read: by equalities with constants above
 it (`lookup.py`), or by an equivalence of a join with another input, whose rows are the keys.
+If one step does not find the rows for all reads of a table, each read has its own.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
 
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.evaluate import fallible
@@ -33,6 +38,7 @@ from foreshore.sql.optimize.key_steps import (
     SMALL,
     KeysOf,
     KeyStep,
+    RangeStep,
     Restricted,
     Step,
     TableKey,
@@ -52,6 +58,53 @@ def restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
     get = single_input(relation)
     if get is not None:
         return _restricted_by_constants(relation, get, keys(get.id).keys)
+    found = _restricted(relation, keys)
+    if found is not None:
+        return found
+    names = _Names(keys)
+    apart = names.given_to(relation)
+    if not names.tables:
+        return None
+    found = _restricted(apart, lambda id: keys(names.tables.get(id, id)))
+    return None if found is None else Restricted(names.resolved(found.steps), found.relation)
+
+
+class _Names:
+    """Names for the reads of a table but for its first one, as if they were other tables."""
+
+    def __init__(self, keys: KeysOf) -> None:
+        self._keys = keys
+        self._reads = Counter[GlobalId]()
+        self.tables: dict[GlobalId, GlobalId] = {}  # by name
+
+    def given_to(self, relation: Relation) -> Relation:
+        """Return `relation` with the names in it."""
+        if isinstance(relation, Get) and not self._keys(relation.id).given:
+            self._reads[relation.id] += 1
+            if self._reads[relation.id] == 1:
+                return relation
+            name = GlobalId(f"{relation.id}_{self._reads[relation.id]}")
+            self.tables[name] = relation.id
+            return msgspec.structs.replace(relation, id=name)
+        inputs = inputs_of(relation)
+        named = tuple([self.given_to(input) for input in inputs])
+        changed = any(a is not b for a, b in zip(inputs, named, strict=True))
+        return with_inputs(relation, named) if changed else relation
+
+    def resolved(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """Return steps with the tables that they read."""
+        return tuple(
+            [
+                replace(step, table=self.tables[step.table], alias=step.table)
+                if step.table in self.tables and not isinstance(step, RangeStep)
+                else step
+                for step in steps
+            ]
+        )
+
+
+def _restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
+    """Return the steps, of which each finds the rows for all reads of a table."""
     reads: dict[GlobalId, list[TableRead]] = {}
     for read in table_reads(relation):
         reads.setdefault(read.get.id, []).append(read)

@@ -44,7 +44,7 @@ async def look_up_indexes(
         )
         if found is None:
             return None
-        given[step.table] = pa.Table.from_batches([found])
+        given[step.rows] = pa.Table.from_batches([found])
     return given
 
 

@@ -118,7 +118,7 @@ async def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup
             found = await _found_rows(context, bound, index, step, given)
         if found is None:
             return None
-        given[step.table] = pa.Table.from_batches([found])
+        given[step.rows] = pa.Table.from_batches([found])
     return given
 
 
