@@ -17,25 +17,21 @@ from foreshore.compute.rows.source import NotCompiled, Source, TooMany
 from foreshore.compute.rows.windows import windowed
 from foreshore.datum import from_array, to_array
 from foreshore.expr.columns import column_type, columns_of, type_of
+from foreshore.expr.cost import is_series_of_integers
 from foreshore.expr.equality import has_one_form, has_signed_zeros, is_plain
 from foreshore.expr.ir import (
-    IN_STEP,
     Aggregate,
-    Arguments,
     Call,
-    Column,
     Constant,
     Filter,
     FlatMap,
     Get,
     Join,
     Let,
-    Literal,
     LocalGet,
     Map,
     Negate,
     OrderKey,
-    Parameter,
     Project,
     Reduce,
     Relation,
@@ -161,15 +157,13 @@ class Relations:
     def _elements(self, node: FlatMap, row: Row, sign: int, consume: Consume) -> None:
         """Write the loop over the elements of arrays, which go in step."""
         source = self._source
-        if node.function != IN_STEP and not node.function.startswith("unnest"):
-            raise NotCompiled(node.function)
         arrays, values = [], []
-        for scalar in node.args:
-            if not isinstance(scalar, Column | Parameter | Arguments | Literal | Call):
-                raise NotCompiled("an array that is computed")
-            if type_of(scalar).element is None:
-                raise NotCompiled("no array")
-            array = source.assign(f"{self.scalars.write(scalar, row).text} or ()")
+        for scalar in node.arrays:
+            if isinstance(scalar, Call) and is_series_of_integers(scalar):
+                bounds = ", ".join(self.scalars.write(arg, row).text for arg in scalar.args)
+                array = source.assign(f"{source.constant(_series)}({bounds})")
+            else:
+                array = source.assign(f"{self._array(scalar, row)} or ()")
             source.line(f"if len({array}) > most: raise {self._too_many}")
             arrays.append(array)
             values.append(source.name())
@@ -185,6 +179,14 @@ class Relations:
         else:
             with source.block(f"for {target} in {rows}:"):
                 consume(found, sign)
+
+    def _array(self, scalar: Scalar, row: Row) -> str:
+        """Write an array whose elements are rows, and return its expression."""
+        while isinstance(scalar, Call) and scalar.function == "unnest(anyarray)":
+            (scalar,) = scalar.args
+        if type_of(scalar).name != "array":
+            raise NotCompiled(f"rows of {type_of(scalar).name}")
+        return self.scalars.write(scalar, row).text
 
     # --- joins -----------------------------------------------------------------------------
 
@@ -428,9 +430,21 @@ class Relations:
             source.line(f"if {number} > most: raise {self._too_many}")
 
         self.write(node.input, add)
+        offsets = source.assign(f"({' '.join(map(self._offsets, node.functions))})")
         rows = source.name()
         with source.block(f"for {rows} in {partitions}.values():"):
-            self._loop(f"{append}({rows})", columns_of(node), consume)
+            self._loop(f"{append}({rows}, {offsets})", columns_of(node), consume)
+
+    def _offsets(self, function: WindowFunction) -> str:
+        """Return the expression of the offsets of a frame, and a comma."""
+        bounds = (function.frame.start, function.frame.end)
+        texts = [
+            "None"
+            if each is None or each.offset is None
+            else self.scalars.write(each.offset, ()).text
+            for each in bounds
+        ]
+        return f"({', '.join(texts)}),"
 
     def _entry(self, function: WindowFunction, row: Row) -> str:
         """Return the expression of the arguments of a window function, None without its row."""
@@ -559,6 +573,13 @@ def _flat(node: Union) -> "list[Relation]":
         for input in node.inputs
         for part in (_flat(input) if isinstance(input, Union) else [input])
     ]
+
+
+def _series(first: Datum, last: Datum, step: Datum = 1) -> Sequence[int]:
+    """Return the integers between two bounds; raises ValueError for a step of 0."""
+    if not isinstance(first, int) or not isinstance(last, int) or not isinstance(step, int):
+        return ()
+    return range(first, last + (1 if step > 0 else -1), step)
 
 
 def tuple_of(row: Sequence[Value]) -> str:

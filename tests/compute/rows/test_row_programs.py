@@ -31,8 +31,6 @@ from tests.relations import histories, lowered_relations
 # Windows, products of arrays, and equal values that look different; more rows than there can be.
 NOT_DONE = dict.fromkeys(
     [
-        "flat map",
-        "flat map with ordinality",
         "comoments of floats by key",
         "lists of floats as keys",
         "floats in lists, and the least of them",
