@@ -260,65 +260,11 @@ class Portal(Protocol):
         """The result formats given to `bind`: none, one for all columns, or one for each."""
 
 
-class Session(Protocol):
-    """The session of one connection."""
-
-    @property
-    def pid(self) -> int:
-        """The number of the session, which cancel requests use."""
-
-    @property
-    def secret(self) -> bytes:
-        """The key that a cancel request must have: random bytes."""
-
-    @property
-    def transaction_status(self) -> str:
-        """I outside a transaction block, T inside, E inside a failed one."""
-
-    @property
-    def time_zone(self) -> str:
-        """The time zone in which timestamptz values are written and read."""
-
-    @property
-    def client_encoding(self) -> str:
-        """PostgreSQL's name of the encoding in which the client reads and writes texts."""
-
-    def output_style(self, *, names: bool) -> OutputStyle:
-        """Return how the session shows values, with `names` of objects if requested."""
-
-    def changed_parameters(self) -> Mapping[str, str]:
-        """Return the reported parameters that changed since the last call; at first, all."""
-
-    @property
-    def has_news(self) -> bool:
-        """Whether notices, notifications or changed parameters may be there."""
-
-    def notices(self) -> Sequence[Notice]:
-        """Return the notices since the last call."""
-
-    def interruptible(self) -> AbstractContextManager[None]:
-        """Let a cancel request or a time-out interrupt the body, a part of a statement."""
-
-    def when_noticed(self, tell: Callable[[], None]) -> None:
-        """Call `tell` when there are notices that should be sent at once."""
-
-    def notifications(self, most: int) -> Sequence[Notification]:
-        """Return the next notifications, at most so many; none within a transaction."""
-
-    def when_notified(self, tell: Callable[[], None]) -> None:
-        """Call `tell` when there are notifications."""
-
-    def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
-        """Call `end` with the reason when the session has to end."""
-
-    def terminate(self, reason: DatabaseError) -> None:
-        """End the session with `reason`, after a commit that is under way."""
+class ExtendedProtocol(Protocol):
+    """The prepared statements and portals of a session, as the server uses them."""
 
     async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Statement:
         """Prepare a statement; `""` replaces the unnamed one. Types given as 0 are inferred."""
-
-    def outlives_client(self) -> bool:
-        """Whether what runs goes on to its end, as in PostgreSQL, now that the client has gone."""
 
     def told(self) -> None:
         """Note that the client knows the columns of its prepared statements, as `sync` does.
@@ -398,6 +344,68 @@ class Session(Protocol):
 
     async def sync(self) -> None:
         """End the implicit transaction, if there is one."""
+
+
+class Session(Protocol):
+    """The session of one connection."""
+
+    @property
+    def pid(self) -> int:
+        """The number of the session, which cancel requests use."""
+
+    @property
+    def secret(self) -> bytes:
+        """The key that a cancel request must have: random bytes."""
+
+    @property
+    def transaction_status(self) -> str:
+        """I outside a transaction block, T inside, E inside a failed one."""
+
+    @property
+    def extended(self) -> ExtendedProtocol:
+        """The statements and portals of the extended protocol."""
+
+    @property
+    def time_zone(self) -> str:
+        """The time zone in which timestamptz values are written and read."""
+
+    @property
+    def client_encoding(self) -> str:
+        """PostgreSQL's name of the encoding in which the client reads and writes texts."""
+
+    def output_style(self, *, names: bool) -> OutputStyle:
+        """Return how the session shows values, with `names` of objects if requested."""
+
+    def changed_parameters(self) -> Mapping[str, str]:
+        """Return the reported parameters that changed since the last call; at first, all."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether notices, notifications or changed parameters may be there."""
+
+    def notices(self) -> Sequence[Notice]:
+        """Return the notices since the last call."""
+
+    def interruptible(self) -> AbstractContextManager[None]:
+        """Let a cancel request or a time-out interrupt the body, a part of a statement."""
+
+    def when_noticed(self, tell: Callable[[], None]) -> None:
+        """Call `tell` when there are notices that should be sent at once."""
+
+    def notifications(self, most: int) -> Sequence[Notification]:
+        """Return the next notifications, at most so many; none within a transaction."""
+
+    def when_notified(self, tell: Callable[[], None]) -> None:
+        """Call `tell` when there are notifications."""
+
+    def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
+        """Call `end` with the reason when the session has to end."""
+
+    def terminate(self, reason: DatabaseError) -> None:
+        """End the session with `reason`, after a commit that is under way."""
+
+    def outlives_client(self) -> bool:
+        """Whether what runs goes on to its end, as in PostgreSQL, now that the client has gone."""
 
     def simple(self, sql: str) -> AsyncIterator[Execution]:
         """Run the statements of `sql` in order, up to the first that fails."""

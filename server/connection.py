@@ -194,30 +194,32 @@ class Conversation:
         | message.Close
         | message.Flush,
     ) -> None:
-        session, wire = self._session, self._wire
+        extended, wire = self._session.extended, self._wire
         match received:
             case message.Bind(portal=portal, statement=name, result_formats=formats):
-                statement = session.statement(name)
+                statement = extended.statement(name)
                 try:
                     args = await self._arguments(received, statement.parameters)
                 except ShapeNotSupported:  # the statement may be one that takes such an array
-                    statement = session.statement(name, with_shapes(received, statement.parameters))
+                    statement = extended.statement(
+                        name, with_shapes(received, statement.parameters)
+                    )
                     args = await self._arguments(received, statement.parameters)
                 if statement.desc is not None and (len(formats) > 1 or any(formats)):
                     result_formats(formats, len(statement.desc.columns))
                 size = sum(map(len, filter(None, received.values))) if portal else 0
-                await session.bind(portal, statement, args, formats, size)
+                await extended.bind(portal, statement, args, formats, size)
                 wire.put(message.BIND_COMPLETE)
             case message.Execute(portal=portal, max_rows=max_rows):
-                bound = session.portal(portal)
+                bound = extended.portal(portal)
                 later, self._describe_later = self._describe_later, None
                 if later is not None and later is not bound:
-                    session.told()
+                    extended.told()
                     self._describe(later.desc, later.formats)
                 # Run a statement that writes once it is known whether another one follows.
                 last = self._may_be_alone(bound) and await wire.upcoming() == message.SYNC_TYPE
                 try:
-                    execution = await session.execute(portal, max_rows, last=last)
+                    execution = await extended.execute(portal, max_rows, last=last)
                 except Exception:
                     if later is bound:  # its Describe has succeeded
                         self._describe(bound.desc, bound.formats)
@@ -226,25 +228,25 @@ class Conversation:
                     wire.put(message.NO_DATA)
                 await self._send_result(execution, bound.formats, describe=later is bound)
             case message.Parse(name=name, sql=sql, parameter_oids=oids):
-                await session.parse(name, sql, oids)
+                await extended.parse(name, sql, oids)
                 wire.put(message.PARSE_COMPLETE)
             case message.Describe(kind="S", name=name):
-                statement = session.statement(name)
-                session.told()
+                statement = extended.statement(name)
+                extended.told()
                 wire.put(message.parameter_description(list(map(oid_of, statement.parameters))))
                 self._describe(statement.desc, ())
             case message.Describe(name=name):
-                found = session.portal(name)
+                found = extended.portal(name)
                 if self._may_be_alone(found) and await wire.upcoming() == message.EXECUTE_TYPE:
                     self._describe_later = found  # until it runs, a table may be altered
                 else:
-                    session.told()
+                    extended.told()
                     self._describe(found.desc, found.formats)
             case message.Close(kind="S", name=name):
-                await session.close_statement(name)
+                await extended.close_statement(name)
                 wire.put(message.CLOSE_COMPLETE)
             case message.Close(name=name):
-                await session.close_portal(name)
+                await extended.close_portal(name)
                 wire.put(message.CLOSE_COMPLETE)
             case message.Flush():
                 wire.flush()
@@ -272,11 +274,11 @@ class Conversation:
         if not last and statement.changes and session.transaction_status == "I":
             last = await wire.upcoming() == message.SYNC_TYPE
         while done < len(many):
-            await session.ready(statement)
+            await session.extended.ready(statement)
             given = many[done : done + 1] if singly or len(many) == 1 else many[done:]
             is_last = last and done + len(given) == len(many)
             try:
-                ran = await session.run(
+                ran = await session.extended.run(
                     statement, given, form.formats, executions.most, last=is_last
                 )
             except Exception:  # its Bind, and its Describe, have succeeded
@@ -293,7 +295,7 @@ class Conversation:
                     execution, form.formats, form.encoder, describe=described, before=before
                 )
                 if described or len(form.formats) > 1:
-                    session.told()
+                    session.extended.told()
                 done += 1
             if done < len(many):
                 await wire.share()
@@ -311,7 +313,7 @@ class Conversation:
 
     async def _sync(self) -> None:
         try:
-            await self._session.sync()
+            await self._session.extended.sync()
         except ENDS:
             raise
         except Exception as error:

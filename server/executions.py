@@ -108,7 +108,7 @@ class ExecutionReader:
             at, most = end, max(0, limit)
             if most or at >= until or len(rows) == MOST or data[at : at + 1] != b"B":
                 break
-            if len(rows) == 1 and not self._session.takes_many(statement):
+            if len(rows) == 1 and not self._session.extended.takes_many(statement):
                 break  # what is decoded later may depend on what this one does
             bind = _bind_at(data, at)
             if bind is not None and not _are_alike(bind, first):
@@ -124,14 +124,14 @@ class ExecutionReader:
         key = bind.head, bind.results
         form = self._forms.get(key)
         if form is not None:
-            statement = self._session.find_statement(form.name)
+            statement = self._session.extended.find_statement(form.name)
             if statement is None:
                 return None
             if form.parameters is statement.parameters and form.desc is statement.desc:
                 return statement, form
         name, _, formats = bind.head.partition(b"\0")
         try:
-            statement = self._session.find_statement(name.decode())
+            statement = self._session.extended.find_statement(name.decode())
         except UnicodeDecodeError:
             return None
         if statement is None:

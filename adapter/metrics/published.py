@@ -150,9 +150,9 @@ class PublishedMetrics:
         session = open_session(owner, database, variables)
         try:
             view = dotted(state.full_name(item))
-            await session.parse("", f"SUBSCRIBE {view} WITH (PROGRESS)", ())
-            await session.bind("", "", (), ())
-            rows = await session.execute("", 0)
+            await session.extended.parse("", f"SUBSCRIBE {view} WITH (PROGRESS)", ())
+            await session.extended.bind("", "", (), ())
+            rows = await session.extended.execute("", 0)
             assert isinstance(rows, Rows), rows
             await self._take(metric, session, rows)
         finally:

@@ -1,8 +1,8 @@
 """A session: one client's conversation with the database.
 
-`simple` runs the statements of a Query message; `parse`, `bind` and `execute` those of the extended
-protocol, up to `sync`. What the session has is in parts of its own:
+`simple` runs the statements of a Query message. What the session has is in parts of its own:
 
+    extended       prepared statements, portals and executions of the extended protocol
     transactions   the running transaction and its savepoints
     portals        statements with arguments, and cursors; `statements` are the prepared ones
     planner        plans, for the catalog as the transaction sees it
@@ -29,18 +29,14 @@ from foreshore.adapter.client import (
     Encryption,
     Execution,
     Notice,
-    Ran,
-    Reading,
 )
-from foreshore.adapter.control.portals import text_size
 from foreshore.adapter.control.statements import Statements
 from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.failing_views import explained
 from foreshore.adapter.introspection.relations import builtin_rows
 from foreshore.adapter.plans.prepared import NO_STATEMENT, PlanCache, Prepared
-from foreshore.adapter.rights.authorize import authorize
-from foreshore.adapter.rights.reading import reading_of
+from foreshore.adapter.session.extended import ExtendedProtocol
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.shaped_texts import ShapedTexts, Shapes
 from foreshore.adapter.session.transactions import Transactions
@@ -49,32 +45,21 @@ from foreshore.adapter.statement.context import Notices, StatementContext
 from foreshore.adapter.statement.interrupts import Interrupts
 from foreshore.adapter.statement.last_values import LastValues
 from foreshore.adapter.statement.planning_cost import PlanningCost, is_short, planning_owner
-from foreshore.adapter.statement.portals import BoundPortal, Portals
+from foreshore.adapter.statement.portals import Portals
 from foreshore.adapter.statement.result import (
     Outcome,
     Selected,
-    TupleSource,
     check_returned,
     taken,
 )
 from foreshore.adapter.statement.roles import SessionRoles
-from foreshore.adapter.subscribe.meaning import meaning_of
-from foreshore.adapter.together import (
-    FEWEST_TOGETHER,
-    RanTogether,
-    may_run_together,
-    run_together,
-)
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.catalog.builtin.object_names import object_names
 from foreshore.catalog.item import Role
 from foreshore.errors import (
-    AdminShutdown,
     Conflict,
     DatabaseError,
     FeatureNotSupported,
-    ObjectNotInPrerequisiteState,
-    QueryCanceled,
     TableAltered,
     TableDropped,
     TransactionTimeout,
@@ -87,16 +72,13 @@ from foreshore.scratch_share import ScratchShare
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.parse.script import Script, Unread
-from foreshore.sql.plan import CopyFrom, Execute, Fetch, Select
 from foreshore.statement_history import Who
-from foreshore.types import Datum, SqlType
+from foreshore.types import Datum
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 ATTEMPTS = 10
-# EXECUTE and FETCH, whose columns are those of what they name, and COPY, which ignores a Sync.
-APART = CopyFrom | Execute | Fetch
 
 
 class Home(Protocol):
@@ -174,6 +156,7 @@ class Session:
             self.context,
         )
         self.statements = Statements(self)
+        self.extended = ExtendedProtocol(self)
         self.is_one_of_several = False  # the running statement, in its Query message
         self.last_values = LastValues()
         self.closed = asyncio.Event()
@@ -355,11 +338,12 @@ class Session:
             self.transactions.check_may_parse(sql)
             raise
 
-    def _begin_statement(self, text: str, *, continues: bool = False) -> None:
+    def begin_statement(self, text: str, *, continues: bool = False) -> None:
+        """Note that a statement begins, and what others have changed since the last one."""
         self.activity.begin(text, continues=continues)
-        self._rebase()
+        self.rebase()
 
-    def _rebase(self) -> None:
+    def rebase(self) -> None:
         """Let a transaction that changes the catalog see what others have changed since."""
         transaction = self.transactions.running
         if transaction is not None and transaction.staged.catalog is not None:
@@ -367,7 +351,7 @@ class Session:
             with suppress(Conflict, UndefinedObject):
                 rebase_on(transaction, self.coordinator.state)
 
-    async def _run_once(self, context: StatementContext) -> Outcome:
+    async def run_once(self, context: StatementContext) -> Outcome:
         """Run one statement; if it is alone, its transaction ends with it."""
         outcome = await dispatch.run(self, context)
         if context.transaction.staged is not NOTHING_STAGED:
@@ -433,233 +417,11 @@ class Session:
         self.activity.end(error, is_kept=error is not None)
         await self.transactions.fail()
 
-    # --- extended protocol ---------------------------------------------------------------------
-
-    async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared:
-        """Prepare a statement."""
-        known = self.statements.known(name, sql, parameter_oids)
-        if known is not None:
-            return known
-        if self.interrupts.active:  # the client still fetches the rows of another statement
-            return await self.statements.parse(name, sql, parameter_oids)
-        self._begin_statement(sql)
-        found = await self.statements.parse(name, sql, parameter_oids)
-        self.activity.drop("PREPARE")
-        return found
-
-    def told(self) -> None:
-        """Note that the client knows the columns of what it has prepared."""
-        self.statements.batch += 1
-
-    def statement(self, name: str, types: Sequence[SqlType] = ()) -> Prepared:
-        """Return the prepared statement, perhaps for parameters of other types."""
-        return self.statements.named(name, types)
-
-    def meaning(self, statement: str) -> str:
-        """Return a digest that differs once a prepared query stands for something else."""
-        return meaning_of(self.planner.state, self.role.id, self.statements.named(statement))
-
-    def reading(self, statement: str) -> Reading:
-        """Return what a prepared statement reads."""
-        return reading_of(self.planner.state, self.statements.named(statement))
-
-    async def bind(
-        self,
-        portal: str,
-        name: str | Prepared,
-        args: Sequence[Datum],
-        formats: Sequence[int],
-        size: int = 0,
-    ) -> BoundPortal:
-        """Make a portal."""
-        prepared = self.statements.named(name) if isinstance(name, str) else name
-        if not prepared.is_empty:
-            if self.transactions.failed:
-                self.transactions.check_not_failed(prepared.made.plan)
-            else:
-                await self.planner.ready(prepared)
-        if len(formats) > 1:  # one for each of the columns: they are known
-            self.told()
-        size += text_size(prepared)
-        bound = BoundPortal(portal, prepared, args, formats, desc=prepared.desc, size=size)
-        self.portals.add(bound)
-        return bound
-
-    def portal(self, name: str) -> BoundPortal:
-        """Return the portal."""
-        return self.portals.named(name)
-
-    async def execute(self, portal: str, max_rows: int, *, last: bool = False) -> Execution:
-        """Run the portal, or go on with it, for at most `max_rows` rows; `last` before a Sync."""
-        bound = self.portals.named(portal)
-        if bound.statement.syntax is None:
-            return EmptyQuery()
-        self.transactions.check_not_failed(bound.statement.made.plan)
-        if bound.result is not None:
-            return self._rows(bound.result, max_rows)
-        if bound.done:
-            raise ObjectNotInPrerequisiteState(f'portal "{portal}" cannot be run')
-        bound.done = True
-        alone = self._begin_alone(bound.statement, last=last)
-        if not self.transactions.failed:
-            await self.planner.ready(bound.statement)
-        outcome = await self.attempt(self._run_once, bound.statement, bound.args, alone=alone)
-        if isinstance(outcome, Selected):
-            bound.result = outcome
-        return self._execution(outcome, max_rows)
-
-    def _begin_alone(self, prepared: Prepared, *, last: bool) -> bool:
-        """Begin a statement of the extended protocol; return whether its transaction has no other.
-
-        It has none if it is the first, and the last before a Sync.
-        """
-        assert prepared.syntax is not None
-        self._begin_statement(prepared.syntax.text)
-        is_first = self.transactions.running is None
-        if is_first:
-            self.transactions.begin()
-        self.is_one_of_several = False
-        # Whether a COPY is the last, whoever sends its rows says when they are there.
-        if isinstance(prepared.made.plan, CopyFrom):
-            return is_first
-        return is_first and last and (prepared.changes or isinstance(prepared.made.plan, Select))
-
-    def _execution(self, outcome: Outcome, max_rows: int) -> Execution:
-        """Return what the client gets of an outcome."""
-        if isinstance(outcome, Selected):
-            return self._rows(outcome, max_rows)
-        if isinstance(outcome, Completed):
-            self.activity.returned(outcome.tag)
-            self.activity.end()
-        return outcome
-
-    def find_statement(self, name: str) -> Prepared | None:
-        """Return a prepared statement that `run` takes, if there is one of this name."""
-        prepared = self.statements.get(name)
-        if prepared is None or prepared.syntax is None or isinstance(prepared.made.plan, APART):
-            return None
-        return prepared
-
-    def takes_many(self, prepared: Prepared) -> bool:
-        """Whether `run` may run several executions of a statement as one change."""
-        return not prepared.made.takes_names and may_run_together(prepared)
-
-    async def ready(self, prepared: Prepared) -> None:
-        """Plan a statement again if it has to be."""
-        if self.transactions.failed:
-            self.transactions.check_not_failed(prepared.made.plan)
-            return
-        self._rebase()
-        if not self.planner.is_valid(prepared):
-            await self.planner.ready(prepared)
-
-    async def run(
-        self,
-        prepared: Prepared,
-        many: Sequence[Sequence[Datum]],
-        formats: Sequence[int],
-        max_rows: int,
-        *,
-        last: bool,
-    ) -> Ran:
-        """Run a statement, which is ready, with the first of `many` arguments, or some together."""
-        if "" in self.portals:
-            self.portals.close("")
-        singly = 1
-        if len(many) >= FEWEST_TOGETHER and not self.transactions.failed:
-            ran = await self._execute_together(prepared, many)
-            if ran.tags:
-                return Ran([Completed(tag) for tag in ran.tags], ran.singly)
-            singly = max(1, ran.singly)
-            await self.ready(prepared)  # others may have run meanwhile
-        last = last and len(many) == 1
-        alone = self._begin_alone(prepared, last=last)
-        outcome = await self.attempt(self._run_once, prepared, many[0], alone=alone)
-        result = outcome if isinstance(outcome, Selected) else None
-        is_over = result is None or isinstance(result.source, TupleSource)
-        if not (last and is_over) or self.transactions.in_block:  # else nothing is left of it
-            self.portals[""] = BoundPortal(
-                "", prepared, many[0], formats, result=result, done=True, desc=prepared.desc
-            )
-        return Ran((self._execution(outcome, max_rows),), singly - 1)
-
-    async def _execute_together(
-        self, prepared: Prepared, many: Sequence[Sequence[Datum]]
-    ) -> RanTogether:
-        """Run a statement with each of `many` arguments, as far as they may run together.
-
-        It raises the error of an interruption only: after others nothing has happened.
-        """
-        ran = singly = RanTogether((), len(many))
-        if not self.takes_many(prepared):
-            return singly
-        assert prepared.syntax is not None
-        self._begin_statement(prepared.syntax.text)
-        is_new = self.transactions.running is None
-        transaction = self.transactions.begin()
-        staged, reads, counted = transaction.staged, transaction.reads, len(transaction.counted)
-        try:
-            context = self.context(prepared)
-            authorize(context)
-            with self.interrupts.running():
-                dispatch.settle(context)
-                ran = await run_together(context, many)
-        except (QueryCanceled, AdminShutdown):
-            raise
-        except DatabaseError:  # of one of them, which gets it when they run one by one
-            ran = singly
-            self.notice.drain()
-        finally:
-            if ran.tags:
-                self.activity.returned(ran.tags[-1])
-            self.activity.end(is_kept=bool(ran.tags))
-        if ran.tags:
-            done = BoundPortal("", prepared, many[len(ran.tags) - 1], done=True, desc=prepared.desc)
-            self.portals.add(done)
-        elif is_new:
-            await self.transactions.rollback(is_counted=False)
-        else:
-            transaction.staged = staged
-            transaction.read_only(reads)
-            self.coordinator.activity.uncount(transaction.counted[counted:])
-            del transaction.counted[counted:]
-        return ran
-
-    def _rows(self, selected: Selected, max_rows: int) -> Execution:
-        limits = self.variables.settings.limits
-        return taken(selected, max_rows, self.interrupts, self.activity.end_rows, limits=limits)
-
-    async def close_statement(self, name: str) -> None:
-        """Forget a prepared statement, if there is one."""
-        self.statements.pop(name, None)
-
-    async def close_portal(self, name: str) -> None:
-        """Forget a portal, if there is one."""
-        self.portals.close(name)
-
-    async def sync(self) -> None:
-        """End the implicit transaction, if there is one."""
-        if self.interrupts.active:
-            self.activity.end()
-        self.statements.batch += 1
-        transaction = self.transactions.running
-        if transaction is None:
-            if self.portals:
-                self.portals.end(committed=True)
-        elif not transaction.block:
-            # It may wait for others.
-            waits = transaction.staged is not NOTHING_STAGED and transaction.has_effects
-            if waits:
-                self._begin_statement(self.activity.query)
-            await self.transactions.commit()
-            if waits:
-                self.activity.drop("COMMIT")  # it was remembered when it had run
-
     # --- simple protocol -----------------------------------------------------------------------
 
     async def simple(self, sql: str) -> AsyncIterator[Execution]:
         """Run all statements of `sql` one after the other, up to the first that fails."""
-        self._begin_statement(sql)
+        self.begin_statement(sql)
         args: Sequence[Datum] = ()
         known: Prepared | None = None
         if not self.transactions.failed and (found := self.texts.find(sql)) is not None:
@@ -675,7 +437,7 @@ class Session:
         self.is_one_of_several = not single
         for number in range(1, count + 1):
             if number > 1:
-                self._begin_statement(sql, continues=True)
+                self.begin_statement(sql, continues=True)
             if script is not None:
                 if not script.waiting:
                     await self.run_aside(False, script.go_on)
@@ -689,7 +451,7 @@ class Session:
                 place = 0 if single else number
                 prepared, args = await self._planned(script, statement, sql, place)
             assert prepared is not None
-            outcome = await self.attempt(self._run_once, prepared, args, alone=single)
+            outcome = await self.attempt(self.run_once, prepared, args, alone=single)
             if number == count and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()
             if isinstance(outcome, Selected):

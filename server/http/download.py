@@ -34,8 +34,8 @@ class Download:
         async for batch in rows.batches:
             for piece in pieces(batch):
                 await self._send(await blocking.run(None, encoder.rows, piece))
-        await self._session.close_portal("")
-        await self._session.sync()
+        await self._session.extended.close_portal("")
+        await self._session.extended.sync()
         self._gathered += await blocking.run(None, encoder.end)
 
     async def finish(self) -> None:
@@ -44,7 +44,7 @@ class Download:
         await self._exchange.write(self._gathered, more=False)
 
     async def _begin(self, query: ExtendedQuery) -> Rows:
-        statement = await self._session.parse("", query.query, ())
+        statement = await self._session.extended.parse("", query.query, ())
         if statement.desc is None:
             raise FeatureNotSupported(
                 f"a statement without rows cannot be answered as {self._kind}",
@@ -52,7 +52,7 @@ class Download:
             )
         portal = await bind(self._session, statement, query.params)
         last = portal.changes and self._session.transaction_status == "I"
-        found = await self._session.execute("", 0, last=last)
+        found = await self._session.extended.execute("", 0, last=last)
         if not isinstance(found, Rows) or found.streaming:
             raise FeatureNotSupported(
                 f"such a statement cannot be answered as {self._kind}",

@@ -38,15 +38,15 @@ async def executions(session: Session, request: SqlRequest) -> AsyncGenerator[Ex
 async def _extended(session: Session, queries: Sequence[ExtendedQuery]) -> AsyncIterator[Execution]:
     for number, each in enumerate(queries, 1):
         yield await begin(session, each, last=number == len(queries))
-        await session.close_portal("")
-    await session.sync()
+        await session.extended.close_portal("")
+    await session.extended.sync()
 
 
 async def begin(session: Session, query: ExtendedQuery, *, last: bool) -> Execution:
     """Run one statement with its parameters; `last` if its implicit transaction ends with it."""
-    portal = await bind(session, await session.parse("", query.query, ()), query.params)
+    portal = await bind(session, await session.extended.parse("", query.query, ()), query.params)
     last = last and portal.changes and session.transaction_status == "I"
-    return await session.execute("", 0, last=last)
+    return await session.extended.execute("", 0, last=last)
 
 
 async def bind(session: Session, statement: Statement, params: Sequence[Any]) -> Portal:
@@ -55,9 +55,9 @@ async def bind(session: Session, statement: Statement, params: Sequence[Any]) ->
         args = await _arguments(session, params, statement.parameters)
     except ShapeNotSupported:
         texts = _as_bind(params, statement.parameters)
-        statement = session.statement("", with_shapes(texts, statement.parameters))
+        statement = session.extended.statement("", with_shapes(texts, statement.parameters))
         args = await _arguments(session, params, statement.parameters)
-    return await session.bind("", statement, args, ())
+    return await session.extended.bind("", statement, args, ())
 
 
 async def _arguments(

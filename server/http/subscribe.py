@@ -129,8 +129,8 @@ class _Stream:
         else:
             is_reset = token is not None and token.meaning not in (None, self._meaning)
             if is_reset:
-                await self._session.close_portal("")
-                await self._session.sync()
+                await self._session.extended.close_portal("")
+                await self._session.extended.sync()
                 rows = await self._begin(None)
             elif token is not None:
                 self._done = token.time
@@ -156,7 +156,7 @@ class _Stream:
         """Return the rows of the subscription, all of them or the changes after the token."""
         after = None if token is None else token.time
         execution = await subscription(self._session, self._query, after)
-        self._meaning = self._session.meaning("")
+        self._meaning = self._session.extended.meaning("")
         return execution
 
     async def _events(self, rows: Rows) -> None:
@@ -165,7 +165,7 @@ class _Stream:
         encoder = RowsAsJson(changes, self._session.output_style, is_change=True)
         order = [
             {"column": column, "descending": descending, "nulls_first": nulls_first}
-            for column, descending, nulls_first in self._session.reading("").order
+            for column, descending, nulls_first in self._session.extended.reading("").order
         ]
         shown = b',"desc":' + as_json({**columns_of(columns), "order": order})
         is_first = True

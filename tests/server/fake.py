@@ -193,6 +193,7 @@ class FakeTarget:
 class FakeSession:
     def __init__(self, client: FakeClient, pid: int) -> None:
         self.client = client
+        self.extended = self
         self.pid = pid
         self.inbox = Inbox(pid)
         self.secret = b"\xde\xad\xbe\xef"

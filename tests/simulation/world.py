@@ -452,10 +452,10 @@ class SimulatedConnection:
         tag = ""
         try:
             if args:
-                await session.parse("", query, ())
-                await session.bind("", "", args, ())
-                tag = await _take(await session.execute("", 0), rows)
-                await session.sync()
+                await session.extended.parse("", query, ())
+                await session.extended.bind("", "", args, ())
+                tag = await _take(await session.extended.execute("", 0), rows)
+                await session.extended.sync()
             else:
                 executions: AsyncIterator[Any] = session.simple(query)
                 async for execution in executions:

@@ -89,8 +89,8 @@ async def subscribe(work: Work, args: Subscribe) -> Mapping[str, Any]:
     """
     check_values((args.query, *args.params))
     text = args.query.strip().rstrip(";")
-    await work.session.parse("", text, ())
-    work.check(work.session.reading(""))
+    await work.session.extended.parse("", text, ())
+    work.check(work.session.extended.reading(""))
     token = token_of(args.cursor) if args.cursor else None
     following = _Following(work, ExtendedQuery(text, args.params), args.snapshot)
     rows, is_reset = await following.begin(token)
@@ -129,15 +129,15 @@ class _Following:
             return await self._begin(None), True
         if token is None or token.meaning in (None, self.meaning):
             return rows, False
-        await session.close_portal("")
-        await session.sync()
+        await session.extended.close_portal("")
+        await session.extended.sync()
         return await self._begin(None), True
 
     async def _begin(self, token: Token | None) -> Rows:
         after = None if token is None else token.time
         session = self.work.session
         rows = await subscription(session, self.query, after, snapshot=self.snapshot)
-        self.meaning = session.meaning("")
+        self.meaning = session.extended.meaning("")
         return rows
 
 

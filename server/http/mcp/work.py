@@ -73,18 +73,18 @@ class Work:
             async for piece in encoder.parts(batch):
                 rows = msgspec.json.decode(b"[" + piece.joined() + b"]")
                 found += (dict(zip(execution.desc.names, row, strict=True)) for row in rows)
-        await self.session.close_portal("")
+        await self.session.extended.close_portal("")
         return found
 
     async def table(self, query: ExtendedQuery, most_rows: int) -> Mapping[str, Any]:
         """Return the first rows of a client's statement, and whether there are more."""
         check_values((query.query, *query.params))
-        statement = await self.session.parse("", query.query, ())
+        statement = await self.session.extended.parse("", query.query, ())
         if statement.desc is None:
             raise FeatureNotSupported("the statement returns no rows", hint="Send one query.")
-        self.check(self.session.reading(""))
+        self.check(self.session.extended.reading(""))
         await bind(self.session, statement, query.params)
-        execution = await self.session.execute("", most_rows + 1)
+        execution = await self.session.extended.execute("", most_rows + 1)
         assert isinstance(execution, Rows), execution
         if execution.streaming:
             raise FeatureNotSupported(

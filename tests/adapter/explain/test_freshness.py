@@ -345,20 +345,20 @@ def test_prepared_explain_freshness_describes_columns(run: Run) -> None:
         await env.ran("a", "CREATE TABLE t (k int)")
         session = await env.session("p")
         sql = "EXPLAIN FRESHNESS FOR SELECT * FROM t WHERE k = $1"
-        statement = await session.parse("p", sql, [])
+        statement = await session.extended.parse("p", sql, [])
         assert statement.desc == FRESHNESS_DESC
         assert [str(type) for type in statement.parameters] == ["integer"]
         # made anew with the catalog, of the same columns
         for view in (None, "CREATE MATERIALIZED VIEW m AS TABLE t", "CREATE INDEX i ON t (k)"):
             await env.ran("a", *([view] if view else []))
-            await session.bind("", "p", (1,), ())
-            lines = await told(await session.execute("", 0))
-            await session.sync()
+            await session.extended.bind("", "p", (1,), ())
+            lines = await told(await session.extended.execute("", 0))
+            await session.extended.sync()
             assert lines[-1] == "EXPLAIN"
             assert len(lines[-2].split("|")) == len(FRESHNESS_DESC.names)
             assert lines[-2].startswith("foreshore.public.t|table|NULL|running|")
         with pytest.raises(DatabaseError) as refused:
-            await session.parse("q", "EXPLAIN FRESHNESS FOR INDEX nope", [])
+            await session.extended.parse("q", "EXPLAIN FRESHNESS FOR INDEX nope", [])
         assert (refused.value.sqlstate, refused.value.position) == ("42704", 29)
         await session.fail()
 

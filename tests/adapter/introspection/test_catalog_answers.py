@@ -50,10 +50,10 @@ def rows(answer: str) -> list[str]:
 async def execute(env: TestEnvironment, name: str, sql: str, *args: Datum) -> list[str]:
     """Return the rows of a statement with arguments, in the extended protocol."""
     session = await env.session(name)
-    await session.parse("", sql, ())
-    await session.bind("", "", args, ())
-    lines = await told(await session.execute("", 0, last=True))
-    await session.sync()
+    await session.extended.parse("", sql, ())
+    await session.extended.bind("", "", args, ())
+    lines = await told(await session.extended.execute("", 0, last=True))
+    await session.extended.sync()
     return lines[:-1]
 
 

@@ -67,11 +67,11 @@ def test_other_roles_see_their_own_statements_or_all_with_the_right(tmp_path: Pa
 async def test_prepared_statement_is_kept_once_with_its_error(own_env: TestEnvironment) -> None:
     await own_env.ran("a", "CREATE TABLE t (id int PRIMARY KEY)")
     session = await own_env.session("a")
-    await session.parse("i", "INSERT INTO t VALUES ($1)", ())
+    await session.extended.parse("i", "INSERT INTO t VALUES ($1)", ())
     for value in (1, 2):
-        await session.bind("", "i", [value], ())
-        assert isinstance(await session.execute("", 0, last=True), Completed)
-        await session.sync()
+        await session.extended.bind("", "i", [value], ())
+        assert isinstance(await session.extended.execute("", 0, last=True), Completed)
+        await session.extended.sync()
     query = f"SELECT count(*), max(command_tag) FROM {LOG} WHERE sql LIKE 'INSERT%'"
     assert (await own_env.query("b", query)).splitlines()[0] == "2|INSERT 0 1"
 

@@ -21,9 +21,9 @@ async def test_rows_with_a_long_argument_are_streamed(
     env: TestEnvironment, sql: str, rows: int | None, longest: int
 ) -> None:
     session = await env.session("long")
-    await session.parse("", sql, ())
-    await session.bind("", "", (LONG,), ())
-    execution = await session.execute("", 0)
+    await session.extended.parse("", sql, ())
+    await session.extended.bind("", "", (LONG,), ())
+    execution = await session.extended.execute("", 0)
     assert isinstance(execution, Rows)
     found, size = 0, 0
     async for batch in execution.batches:
@@ -33,4 +33,4 @@ async def test_rows_with_a_long_argument_are_streamed(
         if rows is None and size > 100 * len(LONG):
             break
     assert rows is None or found == rows
-    await session.sync()
+    await session.extended.sync()

@@ -104,7 +104,7 @@ async def test_prepared_query_by_key_asks_no_replica(
     await env.ran("s", *VIEW)
     await used(env, "v_by_k")
     session = await env.session("s")
-    await session.parse("p", "SELECT s, d FROM v WHERE k = $1 AND d > $2", ())
+    await session.extended.parse("p", "SELECT s, d FROM v WHERE k = $1 AND d > $2", ())
 
     async def ask(*args: object) -> None:
         raise AssertionError("the pipeline is not needed")
@@ -126,10 +126,10 @@ async def test_prepared_query_by_key_asks_no_replica(
 
 async def executed(session: Session, args: Sequence[Datum], max_rows: int = 0) -> list[str]:
     """Run the statement `p` with arguments; return its rows and its tag."""
-    await session.bind("", "p", args, ())
-    execution = await session.execute("", max_rows)
+    await session.extended.bind("", "p", args, ())
+    execution = await session.extended.execute("", max_rows)
     found = await told(execution)
-    await session.sync()
+    await session.extended.sync()
     return found
 
 
@@ -137,12 +137,12 @@ async def test_rows_are_taken_a_few_at_a_time(env: TestEnvironment) -> None:
     await env.ran("s", *VIEW)
     await used(env, "v_by_k")
     session = await env.session("s")
-    await session.parse("few", "SELECT d FROM v WHERE k = $1", ())
+    await session.extended.parse("few", "SELECT d FROM v WHERE k = $1", ())
     await env.ran("s", "BEGIN")
-    await session.bind("c", "few", [3], ())
+    await session.extended.bind("c", "few", [3], ())
     for expected in (["3", "SELECT 1"], ["3", "SELECT 1"], ["SELECT 0"]):
-        assert await told(await session.execute("c", 1)) == expected
-    await session.sync()
+        assert await told(await session.extended.execute("c", 1)) == expected
+    await session.extended.sync()
     await env.ran("s", "COMMIT")
 
 

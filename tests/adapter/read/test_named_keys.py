@@ -200,10 +200,10 @@ async def test_nothing_is_scanned_for_named_keys(
 async def with_arguments(env: TestEnvironment, sql: str, *args: Datum) -> list[str]:
     """Return what a statement with arguments gives, by the extended protocol."""
     session = await env.session("x")
-    await session.parse("", sql, ())
-    await session.bind("", "", args, [])
-    lines = await told(await session.execute("", 0, last=True))
-    await session.sync()
+    await session.extended.parse("", sql, ())
+    await session.extended.bind("", "", args, [])
+    lines = await told(await session.extended.execute("", 0, last=True))
+    await session.extended.sync()
     return lines
 
 

@@ -96,16 +96,16 @@ def test_rights_are_checked_again_where_a_plan_is_known(tmp_path: Path) -> None:
         queries = ("SELECT a FROM t WHERE id = 1", "SELECT a FROM t", "SELECT count(*) FROM t, u")
         await env.ran("admin", "GRANT SELECT ON u TO reader", *queries)
         await env.ran("reader", *queries, "PREPARE p AS SELECT a FROM t WHERE id = $1")
-        prepared = await session.parse("named", queries[0], ())
-        await session.sync()
-        await session.run(prepared, [()], (), 0, last=True)
-        await session.sync()
+        prepared = await session.extended.parse("named", queries[0], ())
+        await session.extended.sync()
+        await session.extended.run(prepared, [()], (), 0, last=True)
+        await session.extended.sync()
         await env.ran("admin", "REVOKE SELECT ON t FROM reader")
-        await session.ready(prepared)
+        await session.extended.ready(prepared)
         with pytest.raises(InsufficientPrivilege):
-            await session.run(prepared, [()], (), 0, last=True)
+            await session.extended.run(prepared, [()], (), 0, last=True)
         await session.fail()
-        await session.sync()
+        await session.extended.sync()
         for sql in (*queries, "EXECUTE p(1)", "EXPLAIN EXECUTE p(1)"):
             answer = await env.query("reader", sql)
             assert answer.startswith("ERROR 42501: permission denied for table t") or (

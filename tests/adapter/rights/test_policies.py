@@ -80,16 +80,16 @@ def test_named_statement_follows_policies(tmp_path: Path) -> None:
         assert await env.query("ann", sql) == "1\nSELECT 1"
         plan = await env.query("ann", f"EXPLAIN PHYSICAL PLAN FOR {sql}")
         assert "look-up of (id) = (1)" in plan, plan
-        prepared = await session.parse("named", sql, ())
-        await session.sync()
+        prepared = await session.extended.parse("named", sql, ())
+        await session.extended.sync()
         for policy, rows in (("owner = 'ann'", 1), ("false", 0)):
             await env.ran("admin", f"ALTER POLICY own ON t USING ({policy})")
-            await session.ready(prepared)
-            ran = await session.run(prepared, [()], (), 0, last=True)
+            await session.extended.ready(prepared)
+            ran = await session.extended.run(prepared, [()], (), 0, last=True)
             assert [await told(each) for each in ran.executions] == [
                 ["1"] * rows + [f"SELECT {rows}"]
             ]
-            await session.sync()
+            await session.extended.sync()
         assert await env.query("ann", sql) == "SELECT 0"
         await env.ran("admin", "ALTER ROLE ann BYPASSRLS")
         assert await env.query("ann", sql) == "1\nSELECT 1"
@@ -223,8 +223,8 @@ def test_executions_in_a_row_are_checked_each(tmp_path: Path) -> None:
         for place, sql in enumerate((insert, "UPDATE t SET owner = $2 WHERE id = $1")):
             for role, together in (("ann", False), ("admin", True)):
                 session = env.sessions[role]
-                prepared = await session.parse(f"p{place}", sql, ())
-                await session.sync()
+                prepared = await session.extended.parse(f"p{place}", sql, ())
+                await session.extended.sync()
                 assert may_run_together(prepared) == together, (role, sql)
 
     in_environment(tmp_path, scenario)
@@ -337,8 +337,8 @@ def test_no_statement_and_no_relation_shows_hidden_rows(tmp_path: Path) -> None:
         session = await env.session("ann")
         await env.ran("ann", "SET SESSION AUTHORIZATION ann")
         for kind, sql in STATEMENTS.items():
-            prepared = await session.parse("", sql, ())
-            await session.sync()
+            prepared = await session.extended.parse("", sql, ())
+            await session.extended.sync()
             assert isinstance(prepared.made.plan, kind), (sql, prepared.made.plan)
             answer = await env.query("ann", sql)
             assert HIDDEN not in answer, (sql, answer)

@@ -94,8 +94,8 @@ def test_parameters_in_query_message_are_refused(
 ) -> None:
     async def prepare() -> None:
         session = await env.session("a")
-        await session.parse("one", "SELECT $1::int", ())
-        await session.parse("two", "SELECT $1::int", ())
+        await session.extended.parse("one", "SELECT $1::int", ())
+        await session.extended.parse("two", "SELECT $1::int", ())
         assert session.statements["one"].made.plan is session.statements["two"].made.plan
         assert (session.statements["one"].name, session.statements["two"].name) == ("one", "two")
 
@@ -187,16 +187,16 @@ def test_named_statements_are_planned_once_for_what_their_transactions_have_writ
         session = await env.session("named")
         found = []
         for number in range(len(texts)):
-            await session.bind("", f"s{number}", (), ())
-            found += (await told(await session.execute("", 0, last=True)))[:-1]
+            await session.extended.bind("", f"s{number}", (), ())
+            found += (await told(await session.extended.execute("", 0, last=True)))[:-1]
         return found
 
     async def cases() -> None:
         await env.query("named", "CREATE TABLE cases (i int)")
         session = await env.session("named")
         for number, text in enumerate(texts):
-            await session.parse(f"s{number}", text, ())
-        await session.sync()
+            await session.extended.parse(f"s{number}", text, ())
+        await session.extended.sync()
         for end in ("ROLLBACK", "ROLLBACK", "COMMIT"):
             if end == "COMMIT":
                 planned.clear()
@@ -207,7 +207,7 @@ def test_named_statements_are_planned_once_for_what_their_transactions_have_writ
         await env.query("named", "INSERT INTO cases VALUES (9); ALTER TABLE cases ADD COLUMN j int")
         planned.clear()
         assert await run() == ["4"]
-        await session.sync()
+        await session.extended.sync()
         assert set(planned) >= {*texts}
 
     runner.run(cases())
@@ -218,14 +218,14 @@ def test_settings_that_change_nothing_keep_plans(
 ) -> None:
     async def ask() -> None:
         session = await env.session("reset")
-        await session.parse("s", "SELECT count(*) FROM pg_type", ())
-        await session.sync()
+        await session.extended.parse("s", "SELECT count(*) FROM pg_type", ())
+        await session.extended.sync()
         version = session.variables.version
         await env.query("reset", "RESET ALL")
         assert session.variables.version == version
         planned.clear()
         await env.query("reset", "SET application_name = 'x'")
-        await session.bind("", "s", (), ())
+        await session.extended.bind("", "s", (), ())
         assert "SELECT count(*) FROM pg_type" not in planned
         await env.query("reset", "RESET ALL")
         assert session.variables["application_name"] == ""
@@ -264,9 +264,9 @@ async def test_plan_made_before_an_index_can_be_read_is_made_again(
     session = await own_env.session("a")
     with monkeypatch.context() as patch:
         patch.setattr(Coordinator, "is_to_be_read", lambda self, id: False)
-        early = await session.parse("early", "SELECT n FROM v WHERE k = 1", ())
+        early = await session.extended.parse("early", "SELECT n FROM v WHERE k = 1", ())
         assert session.planner.is_valid(early)
     await until(lambda: not session.planner.is_valid(early))
-    late = await session.parse("late", "SELECT n FROM t WHERE k = 1", ())
+    late = await session.extended.parse("late", "SELECT n FROM t WHERE k = 1", ())
     assert late.made.scope.tables_only
     assert session.planner.is_valid(late)

@@ -28,7 +28,7 @@ async def test_limit_ends_planning(
     session.when_terminated(end)
     if is_before:
         assert session.outlives_client()
-    task = asyncio.create_task(session.parse("", LONG, ()))
+    task = asyncio.create_task(session.extended.parse("", LONG, ()))
     if not is_before:
         await asyncio.sleep(0)  # it begins
         assert session.outlives_client()

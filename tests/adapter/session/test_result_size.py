@@ -80,7 +80,7 @@ async def test_limits_of_a_role_are_not_exceeded_by_its_sessions(own_env: TestEn
     rows = "SELECT i FROM generate_series(1, {}) AS i"
     assert (await env.query("small", rows.format(300))).endswith("SELECT 300")
     assert "ERROR 53200: result exceeds max 300 rows" in await env.query("small", rows.format(301))
-    prepared = await env.sessions["small"].parse("", rows.format(301), ())
+    prepared = await env.sessions["small"].extended.parse("", rows.format(301), ())
     assert prepared is not None
     assert "ERROR 57014" in await env.query("small", "SELECT pg_sleep(60)")
     assert "ERROR 53400: query would read about" in await env.query("small", "TABLE t")
@@ -109,12 +109,12 @@ async def test_portal_that_suspends_counts_all_its_rows(own_env: TestEnvironment
     env = own_env
     await env.ran("s", "SET max_result_rows = 25")
     session = env.sessions["s"]
-    await session.parse("", "SELECT i FROM generate_series(1, 100) AS i", ())
-    await session.bind("", "", (), ())
+    await session.extended.parse("", "SELECT i FROM generate_series(1, 100) AS i", ())
+    await session.extended.bind("", "", (), ())
     taken = []
 
     async def ten() -> None:
-        execution = await session.execute("", 10)
+        execution = await session.extended.execute("", 10)
         assert isinstance(execution, Rows)
         async for batch in execution.batches:
             taken.append(batch.num_rows)
@@ -130,9 +130,11 @@ async def test_large_result_that_is_read_slowly_takes_no_memory(own_env: TestEnv
     env = own_env
     await env.ran("s", "SELECT 1")
     session, before = env.sessions["s"], resident_bytes()
-    await session.parse("", "SELECT i, repeat('z', 1000) FROM generate_series(1, 150000) AS i", ())
-    await session.bind("", "", (), ())
-    execution = await session.execute("", 10)
+    await session.extended.parse(
+        "", "SELECT i, repeat('z', 1000) FROM generate_series(1, 150000) AS i", ()
+    )
+    await session.extended.bind("", "", (), ())
+    execution = await session.extended.execute("", 10)
     assert isinstance(execution, Rows)
     assert sum([batch.num_rows async for batch in execution.batches]) == 10
     assert resident_bytes() - before < 100 << 20  # of 150 MB, on their way to the client

@@ -75,10 +75,10 @@ async def test_prepared_statements_and_portals_of_the_protocol_count(
     await limited(own_env, "max_prepared_statements")
     session = own_env.sessions["small"]
     for i in range(MOST):
-        await session.parse(f"p{i}", "SELECT 1", ())
-        await session.parse("", f"SELECT {i}", ())
+        await session.extended.parse(f"p{i}", "SELECT 1", ())
+        await session.extended.parse("", f"SELECT {i}", ())
     with pytest.raises(Exception, match="too many prepared statements"):
-        await session.parse("another", "SELECT 1", ())
+        await session.extended.parse("another", "SELECT 1", ())
 
 
 TEXT = "x" * 6000
@@ -163,14 +163,14 @@ async def test_settings_that_savepoints_keep_count_until_the_end(own_env: TestEn
 async def test_arguments_of_portals_are_bounded(own_env: TestEnvironment) -> None:
     await sized(own_env, "'10kB'")
     session = own_env.sessions["small"]
-    await session.parse("s", "SELECT $1::text", ())
-    await session.bind("one", "s", (TEXT,), (), len(TEXT))
+    await session.extended.parse("s", "SELECT $1::text", ())
+    await session.extended.bind("one", "s", (TEXT,), (), len(TEXT))
     for _ in range(3):
-        await session.bind("", "s", (TEXT,), (), len(TEXT))
+        await session.extended.bind("", "s", (TEXT,), (), len(TEXT))
     with pytest.raises(SessionLimitExceeded):
-        await session.bind("two", "s", (TEXT,), (), len(TEXT))
-    await session.close_portal("one")
-    await session.bind("two", "s", (TEXT,), (), len(TEXT))
+        await session.extended.bind("two", "s", (TEXT,), (), len(TEXT))
+    await session.extended.close_portal("one")
+    await session.extended.bind("two", "s", (TEXT,), (), len(TEXT))
 
 
 async def test_session_without_a_limit_keeps_all(own_env: TestEnvironment) -> None:

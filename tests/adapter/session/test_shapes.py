@@ -282,7 +282,7 @@ async def test_plans_that_clients_prepare_stand_for_no_uncertain_strings(
     await env.ran("two", "CREATE TABLE certain (k int PRIMARY KEY, v numeric(6, 2))")
     await env.ran("two", "INSERT INTO certain VALUES (1, 1)")
     session = await env.session("two")
-    await session.parse("", "UPDATE certain SET v = $1 WHERE k = $2", (0, 23))
+    await session.extended.parse("", "UPDATE certain SET v = $1 WHERE k = $2", (0, 23))
     answer = await env.query("two", changed.format(12345678))
     assert "DETAIL: A field with precision 6, scale 2" in answer
 

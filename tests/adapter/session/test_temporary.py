@@ -166,7 +166,7 @@ def test_temporary_objects_of_others_do_not_invalidate_plans(tmp_path: Path) -> 
     async def body(env: TestEnvironment) -> None:
         await env.query("a", "CREATE TABLE t (a int)")
         session = await env.session("a")
-        prepared = await session.parse("p", "SELECT * FROM t", ())
+        prepared = await session.extended.parse("p", "SELECT * FROM t", ())
         plan = prepared.made.plan
         await env.query("b", "CREATE TEMP TABLE t (a text); DROP TABLE t")
         await session.planner.ready(prepared)
@@ -174,7 +174,7 @@ def test_temporary_objects_of_others_do_not_invalidate_plans(tmp_path: Path) -> 
         await env.query("a", "CREATE TEMP TABLE t (a int)")
         await session.planner.ready(prepared)
         assert prepared.made.plan is not plan
-        await session.close_statement("p")
+        await session.extended.close_statement("p")
 
     with_environment(tmp_path, body)
 

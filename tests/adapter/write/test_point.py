@@ -239,16 +239,16 @@ async def execute(env: TestEnvironment, name: str, sql: str, values: list[Any]) 
     lines: list[str] = []
     try:
         if statement not in session.statements:
-            await session.parse(statement, sql, oids)
+            await session.extended.parse(statement, sql, oids)
         given = [None if each is None else bytes(each) for each in sent]
         bind = Bind("", statement, tuple(0 if text else 1 for text in texts), given, ())
-        args = arguments(bind, session.statement(statement).parameters, session.time_zone)
-        await session.bind("", statement, args, ())
-        lines += await told(await session.execute("", 0))
-        await session.sync()
+        args = arguments(bind, session.extended.statement(statement).parameters, session.time_zone)
+        await session.extended.bind("", statement, args, ())
+        lines += await told(await session.extended.execute("", 0))
+        await session.extended.sync()
     except DatabaseError as error:
         await session.fail()
-        await session.sync()
+        await session.extended.sync()
         lines += [f"ERROR {error.sqlstate}: {error.message}", error.detail or ""]
     env.environment.coordinator.check_consistency()
     return "\n".join([*lines, session.transaction_status])

@@ -11,7 +11,7 @@ import pytest
 
 from foreshore.adapter import together
 from foreshore.adapter.client import Completed
-from foreshore.adapter.session import session as session_module
+from foreshore.adapter.session import extended
 from foreshore.adapter.session.session import Session
 from foreshore.errors import DatabaseError
 from foreshore.types import Datum
@@ -63,22 +63,22 @@ async def piped(
     """Return what executions between two Syncs say, as a connection runs them."""
     lines: list[str] = []
     try:
-        prepared = await session.parse("", sql, (23, 23, 25)[: len(many[0])])
+        prepared = await session.extended.parse("", sql, (23, 23, 25)[: len(many[0])])
         left = list(many)
         singly = 0
         while left:
-            await session.ready(prepared)
+            await session.extended.ready(prepared)
             given = left[:1] if by_one or singly else left
-            done = await session.run(prepared, given, (), 0, last=False)
+            done = await session.extended.run(prepared, given, (), 0, last=False)
             for each in done.executions:
                 lines += await told(each)
             if len(done.executions) > 1:
                 ran["together"] += len(done.executions)
             left, singly = left[len(done.executions) :], done.singly
-        await session.sync()
+        await session.extended.sync()
     except DatabaseError as error:
         await session.fail()
-        await session.sync()
+        await session.extended.sync()
         lines += [f"ERROR {error.sqlstate}: {error.message}", error.detail or ""]
     return [*lines, session.transaction_status]
 
@@ -87,7 +87,7 @@ def test_executions_agree_together_and_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(together, "FEWEST_TOGETHER", 2)
-    monkeypatch.setattr(session_module, "FEWEST_TOGETHER", 2)
+    monkeypatch.setattr(extended, "FEWEST_TOGETHER", 2)
     ran: Counter[str] = Counter()
 
     async def main() -> None:
@@ -139,14 +139,14 @@ async def test_executions_wait_for_locked_key(own_env: TestEnvironment) -> None:
     await own_env.ran("a", "INSERT INTO t SELECT i, 0 FROM generate_series(1, 50) i")
     await own_env.ran("a", "BEGIN; UPDATE t SET v = 7 WHERE id = 30")
     session = await own_env.session("b")
-    prepared = await session.parse("s", "UPDATE t SET v = v + 1 WHERE id = $1", ())
+    prepared = await session.extended.parse("s", "UPDATE t SET v = v + 1 WHERE id = $1", ())
     many = [(i,) for i in range(1, 51)]
-    running = asyncio.create_task(session.run(prepared, many, (), 0, last=False))
+    running = asyncio.create_task(session.extended.run(prepared, many, (), 0, last=False))
     await asyncio.sleep(0.05)
     assert not running.done()
     assert await own_env.query("a", "COMMIT", alone=False) == "COMMIT"
     assert (await running).executions == [Completed("UPDATE 1")] * 50
-    await session.sync()
+    await session.extended.sync()
     assert await own_env.query("a", "SELECT sum(v), max(v) FROM t") == "57|8\nSELECT 1"
 
 

@@ -36,7 +36,7 @@ async def test_values_agree_with_plan(own_env: TestEnvironment) -> None:
     session = await own_env.session("a")
     for text, args in STATEMENTS:
         sql = text.replace("{0}", "6b7c0e0e-0000-4000-8000-000000000001")
-        prepared = await session.parse("", sql, ())
+        prepared = await session.extended.parse("", sql, ())
         assert prepared.made.programs.template is not None, sql
         assert prepared.made.peek is not None
         assert isinstance(prepared.made.plan, Insert)
@@ -68,7 +68,7 @@ async def test_non_values_source_has_no_template(own_env: TestEnvironment) -> No
         "INSERT INTO t (j) SELECT 1 WHERE $1",
         "INSERT INTO t (j) SELECT * FROM generate_series(1, 3)",
     ):
-        prepared = await session.parse("", sql, ())
+        prepared = await session.extended.parse("", sql, ())
         assert prepared.made.programs.template is None, sql
         assert prepared.made.peek is not None
         assert template_of(prepared.made.peek.query.relation) is None

@@ -20,12 +20,12 @@ async def extended(env: TestEnvironment, name: str, statement: str, *args: Datum
     """Return what a prepared statement says when nothing but a Sync follows it."""
     session = await env.session(name)
     try:
-        await session.bind("", statement, args, ())
-        answer = await told(await session.execute("", 0, last=True))
-        await session.sync()
+        await session.extended.bind("", statement, args, ())
+        answer = await told(await session.extended.execute("", 0, last=True))
+        await session.extended.sync()
     except DatabaseError as error:
         await session.fail()
-        await session.sync()
+        await session.extended.sync()
         return f"ERROR {error.sqlstate}: {error.message}"
     return "\n".join(answer)
 
@@ -45,9 +45,9 @@ async def test_write_waiting_for_alter_is_planned_again(own_env: TestEnvironment
         ("gone", "INSERT INTO t (id, b) VALUES ($1, $2)"),
     ):
         session = await own_env.session(name)
-        await session.parse(name, sql, ())
+        await session.extended.parse(name, sql, ())
         if name != "once":
-            session.told()
+            session.extended.told()
     changed = "BEGIN; ALTER TABLE t DROP COLUMN b; ALTER TABLE t ADD COLUMN c int DEFAULT 9"
     await own_env.query("s", changed)
     writes = [
@@ -236,7 +236,7 @@ async def test_write_waiting_for_drop_names_the_table(
     for name in ("early", "late"):
         await own_env.query(name, "BEGIN; INSERT INTO t VALUES (1)")
     await own_env.query("reader", "BEGIN; SELECT * FROM o")
-    await (await own_env.session("w")).parse("", "INSERT INTO t VALUES ($1)", ())
+    await (await own_env.session("w")).extended.parse("", "INSERT INTO t VALUES ($1)", ())
     await own_env.query("s", f"BEGIN; {change}")
     waits = [
         asyncio.ensure_future(each)

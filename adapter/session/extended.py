@@ -1,0 +1,271 @@
+"""The extended protocol of a session: prepared statements, portals, and their executions."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foreshore.adapter import dispatch
+from foreshore.adapter.client import Completed, EmptyQuery, Execution, Ran, Reading
+from foreshore.adapter.control.portals import text_size
+from foreshore.adapter.plans.prepared import Prepared
+from foreshore.adapter.rights.authorize import authorize
+from foreshore.adapter.rights.reading import reading_of
+from foreshore.adapter.statement.portals import BoundPortal
+from foreshore.adapter.statement.result import Outcome, Selected, TupleSource, taken
+from foreshore.adapter.subscribe.meaning import meaning_of
+from foreshore.adapter.together import (
+    FEWEST_TOGETHER,
+    RanTogether,
+    may_run_together,
+    run_together,
+)
+from foreshore.adapter.transaction.transaction import NOTHING_STAGED
+from foreshore.errors import (
+    AdminShutdown,
+    DatabaseError,
+    ObjectNotInPrerequisiteState,
+    QueryCanceled,
+)
+from foreshore.sql.plan import CopyFrom, Execute, Fetch, Select
+from foreshore.types import Datum, SqlType
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+# EXECUTE and FETCH, whose columns are those of what they name, and COPY, which ignores a Sync.
+APART = CopyFrom | Execute | Fetch
+
+
+class ExtendedProtocol:
+    """The prepared statements and portals of a session, and what runs them, up to `sync`."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._planner = session.planner
+        self._portals = session.portals
+        self._statements = session.statements
+        self._transactions = session.transactions
+        self._interrupts, self._activity = session.interrupts, session.activity
+
+    async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared:
+        """Prepare a statement."""
+        known = self._statements.known(name, sql, parameter_oids)
+        if known is not None:
+            return known
+        if self._interrupts.active:  # the client still fetches the rows of another statement
+            return await self._statements.parse(name, sql, parameter_oids)
+        self._session.begin_statement(sql)
+        found = await self._statements.parse(name, sql, parameter_oids)
+        self._activity.drop("PREPARE")
+        return found
+
+    def told(self) -> None:
+        """Note that the client knows the columns of what it has prepared."""
+        self._statements.batch += 1
+
+    def statement(self, name: str, types: Sequence[SqlType] = ()) -> Prepared:
+        """Return the prepared statement, perhaps for parameters of other types."""
+        return self._statements.named(name, types)
+
+    def meaning(self, statement: str) -> str:
+        """Return a digest that differs once a prepared query stands for something else."""
+        return meaning_of(
+            self._planner.state, self._session.role.id, self._statements.named(statement)
+        )
+
+    def reading(self, statement: str) -> Reading:
+        """Return what a prepared statement reads."""
+        return reading_of(self._planner.state, self._statements.named(statement))
+
+    async def bind(
+        self,
+        portal: str,
+        name: str | Prepared,
+        args: Sequence[Datum],
+        formats: Sequence[int],
+        size: int = 0,
+    ) -> BoundPortal:
+        """Make a portal."""
+        prepared = self._statements.named(name) if isinstance(name, str) else name
+        if not prepared.is_empty:
+            if self._transactions.failed:
+                self._transactions.check_not_failed(prepared.made.plan)
+            else:
+                await self._planner.ready(prepared)
+        if len(formats) > 1:  # one for each of the columns: they are known
+            self.told()
+        size += text_size(prepared)
+        bound = BoundPortal(portal, prepared, args, formats, desc=prepared.desc, size=size)
+        self._portals.add(bound)
+        return bound
+
+    def portal(self, name: str) -> BoundPortal:
+        """Return the portal."""
+        return self._portals.named(name)
+
+    async def execute(self, portal: str, max_rows: int, *, last: bool = False) -> Execution:
+        """Run the portal, or go on with it, for at most `max_rows` rows; `last` before a Sync."""
+        bound = self._portals.named(portal)
+        if bound.statement.syntax is None:
+            return EmptyQuery()
+        self._transactions.check_not_failed(bound.statement.made.plan)
+        if bound.result is not None:
+            return self._rows(bound.result, max_rows)
+        if bound.done:
+            raise ObjectNotInPrerequisiteState(f'portal "{portal}" cannot be run')
+        bound.done = True
+        alone = self._begin_alone(bound.statement, last=last)
+        if not self._transactions.failed:
+            await self._planner.ready(bound.statement)
+        session = self._session
+        outcome = await session.attempt(session.run_once, bound.statement, bound.args, alone=alone)
+        if isinstance(outcome, Selected):
+            bound.result = outcome
+        return self._execution(outcome, max_rows)
+
+    def _begin_alone(self, prepared: Prepared, *, last: bool) -> bool:
+        """Begin a statement of the extended protocol; return whether its transaction has no other.
+
+        It has none if it is the first, and the last before a Sync.
+        """
+        assert prepared.syntax is not None
+        self._session.begin_statement(prepared.syntax.text)
+        is_first = self._transactions.running is None
+        if is_first:
+            self._transactions.begin()
+        self._session.is_one_of_several = False
+        # Whether a COPY is the last, whoever sends its rows says when they are there.
+        if isinstance(prepared.made.plan, CopyFrom):
+            return is_first
+        return is_first and last and (prepared.changes or isinstance(prepared.made.plan, Select))
+
+    def _execution(self, outcome: Outcome, max_rows: int) -> Execution:
+        """Return what the client gets of an outcome."""
+        if isinstance(outcome, Selected):
+            return self._rows(outcome, max_rows)
+        if isinstance(outcome, Completed):
+            self._activity.returned(outcome.tag)
+            self._activity.end()
+        return outcome
+
+    def find_statement(self, name: str) -> Prepared | None:
+        """Return a prepared statement that `run` takes, if there is one of this name."""
+        prepared = self._statements.get(name)
+        if prepared is None or prepared.syntax is None or isinstance(prepared.made.plan, APART):
+            return None
+        return prepared
+
+    def takes_many(self, prepared: Prepared) -> bool:
+        """Whether `run` may run several executions of a statement as one change."""
+        return not prepared.made.takes_names and may_run_together(prepared)
+
+    async def ready(self, prepared: Prepared) -> None:
+        """Plan a statement again if it has to be."""
+        if self._transactions.failed:
+            self._transactions.check_not_failed(prepared.made.plan)
+            return
+        self._session.rebase()
+        if not self._planner.is_valid(prepared):
+            await self._planner.ready(prepared)
+
+    async def run(
+        self,
+        prepared: Prepared,
+        many: Sequence[Sequence[Datum]],
+        formats: Sequence[int],
+        max_rows: int,
+        *,
+        last: bool,
+    ) -> Ran:
+        """Run a statement, which is ready, with the first of `many` arguments, or some together."""
+        if "" in self._portals:
+            self._portals.close("")
+        singly = 1
+        if len(many) >= FEWEST_TOGETHER and not self._transactions.failed:
+            ran = await self._execute_together(prepared, many)
+            if ran.tags:
+                return Ran([Completed(tag) for tag in ran.tags], ran.singly)
+            singly = max(1, ran.singly)
+            await self.ready(prepared)  # others may have run meanwhile
+        last = last and len(many) == 1
+        alone = self._begin_alone(prepared, last=last)
+        session = self._session
+        outcome = await session.attempt(session.run_once, prepared, many[0], alone=alone)
+        result = outcome if isinstance(outcome, Selected) else None
+        is_over = result is None or isinstance(result.source, TupleSource)
+        if not (last and is_over) or self._transactions.in_block:  # else nothing is left of it
+            self._portals[""] = BoundPortal(
+                "", prepared, many[0], formats, result=result, done=True, desc=prepared.desc
+            )
+        return Ran((self._execution(outcome, max_rows),), singly - 1)
+
+    async def _execute_together(
+        self, prepared: Prepared, many: Sequence[Sequence[Datum]]
+    ) -> RanTogether:
+        """Run a statement with each of `many` arguments, as far as they may run together.
+
+        It raises the error of an interruption only: after others nothing has happened.
+        """
+        ran = singly = RanTogether((), len(many))
+        if not self.takes_many(prepared):
+            return singly
+        assert prepared.syntax is not None
+        self._session.begin_statement(prepared.syntax.text)
+        is_new = self._transactions.running is None
+        transaction = self._transactions.begin()
+        staged, reads, counted = transaction.staged, transaction.reads, len(transaction.counted)
+        try:
+            context = self._session.context(prepared)
+            authorize(context)
+            with self._interrupts.running():
+                dispatch.settle(context)
+                ran = await run_together(context, many)
+        except (QueryCanceled, AdminShutdown):
+            raise
+        except DatabaseError:  # of one of them, which gets it when they run one by one
+            ran = singly
+            self._session.notice.drain()
+        finally:
+            if ran.tags:
+                self._activity.returned(ran.tags[-1])
+            self._activity.end(is_kept=bool(ran.tags))
+        if ran.tags:
+            done = BoundPortal("", prepared, many[len(ran.tags) - 1], done=True, desc=prepared.desc)
+            self._portals.add(done)
+        elif is_new:
+            await self._transactions.rollback(is_counted=False)
+        else:
+            transaction.staged = staged
+            transaction.read_only(reads)
+            self._session.coordinator.activity.uncount(transaction.counted[counted:])
+            del transaction.counted[counted:]
+        return ran
+
+    def _rows(self, selected: Selected, max_rows: int) -> Execution:
+        limits, end = self._session.variables.settings.limits, self._activity.end_rows
+        return taken(selected, max_rows, self._interrupts, end, limits=limits)
+
+    async def close_statement(self, name: str) -> None:
+        """Forget a prepared statement, if there is one."""
+        self._statements.pop(name, None)
+
+    async def close_portal(self, name: str) -> None:
+        """Forget a portal, if there is one."""
+        self._portals.close(name)
+
+    async def sync(self) -> None:
+        """End the implicit transaction, if there is one."""
+        if self._interrupts.active:
+            self._activity.end()
+        self._statements.batch += 1
+        transaction = self._transactions.running
+        if transaction is None:
+            if self._portals:
+                self._portals.end(committed=True)
+        elif not transaction.block:
+            # It may wait for others.
+            waits = transaction.staged is not NOTHING_STAGED and transaction.has_effects
+            if waits:
+                self._session.begin_statement(self._activity.query)
+            await self._transactions.commit()
+            if waits:
+                self._activity.drop("COMMIT")  # it was remembered when it had run
