@@ -42,7 +42,7 @@ from foreshore.expr.scalars import scalars_of
 from foreshore.expr.series import series_of
 from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import inputs_of, operands_of, walk_relations, walk_scalars
-from foreshore.types import Datum
+from foreshore.types import Datum, SqlType
 
 LIGHT = 1 << 17  # units: about ten milliseconds
 SMALL = 16  # the size of values of bounded length
@@ -54,11 +54,16 @@ OVERHEAD = 200  # once, independent of the number of rows
 PATTERN = 50  # per character, for compiling a regular expression
 _DAY = 86_400_000_000
 USUAL_DEPTH = 8  # of a document
+LONGEST_NAME = 64
 MATCH = 40  # of a match, in addition to its characters
 MANY_PARTS = 1000  # of a relation
 MANY_ROWS = 1_000_000  # of a join, or of elements of arrays
 MANY_GIVEN = 250_000  # elements of an array of literals
 MOST = 1 << 62
+_OF_ONE_SIZE = frozenset(
+    "bool int2 int4 int8 oid float4 float8 date time timestamp timestamptz uuid char"
+    " regclass regnamespace regproc regtype regrole".split()
+)
 _COUNTS = frozenset(
     ("array_upper(anyarray,int4)", "array_length(anyarray,int4)", "cardinality(anyarray)")
 )
@@ -90,12 +95,21 @@ def cost_of(scalar: Scalar) -> Cost:
     dearest = max((each.dearest for each in parts), default=0)
     total = sum(each.total for each in parts)
     calls = sum(each.calls for each in parts) + 1
+    most = most_size(type_of(scalar))
     if not isinstance(scalar, Call):
-        return Cost(max(sizes, default=USUAL), dearest, total, calls)
+        return Cost(min(max(sizes, default=USUAL), most), dearest, total, calls)
     size, work = cost_of_call(scalar.function, [*map(_estimated, operands)], sizes)
+    size = min(size, most)
     if scalar.type.name == "bit" and scalar.type.length:  # which it is filled up to
         size, work = max(size, scalar.type.length), work + scalar.type.length
     return Cost(size, max(dearest, work), min(total + work, MOST), calls)
+
+
+def most_size(type: SqlType) -> int:
+    """Return the size that no value of a type exceeds."""
+    if type.name == "name":
+        return LONGEST_NAME
+    return SMALL if type.element is None and type.name in _OF_ONE_SIZE else MOST
 
 
 def _estimated(scalar: Scalar) -> Datum:
