@@ -1,6 +1,6 @@
 """Rows of relations of the catalog as tuples, found by values of their columns."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.arrange.row_reader import Reader, reader_of
 from foreshore.compute.linear import flat
+from foreshore.compute.rows.program import TooMany
 from foreshore.datum import from_array
 from foreshore.ids import GlobalId
 from foreshore.table_rows import Row
@@ -27,19 +28,34 @@ class KeyedRows:
         self._readers: dict[int, Reader] = {}
         self._places: dict[tuple[int, ...], dict[Row, list[int]]] = {}
 
-    def under(self, columns: tuple[int, ...], used: Collection[int], key: Row) -> list[Row]:
-        """Return the rows with a key in some columns, with the columns that are `used`."""
-        places = self._places.get(columns)
-        if places is None:
-            places = self._places[columns] = {}
-            keys = [from_array(flat(self._rows.column(i)), self._types[i]) for i in columns]
-            for place, each in enumerate(zip(*keys, strict=True)):
-                places.setdefault(each, []).append(place)
-        found = places.get(key)
-        if found is None:
-            return []
+    def under(
+        self,
+        columns: tuple[int, ...],
+        used: Collection[int],
+        keys: Sequence[Row],
+        most: int | None = None,
+    ) -> list[Row]:
+        """Return the rows with one of `keys` in some columns; all of them if these are none.
+
+        They have the columns that are `used`. Raises TooMany if there are more than `most`.
+        """
+        places: Sequence[int] = range(self._rows.num_rows)
+        if columns:
+            by_key = self._places_by(columns)
+            places = [at for key in keys for at in by_key.get(key, ())]
+        if most is not None and len(places) > most:
+            raise TooMany
         reads = [self._reader(i) if i in used else _skipped for i in range(len(self._types))]
-        return [tuple([read(at) for read in reads]) for at in found]
+        return [tuple([read(at) for read in reads]) for at in places]
+
+    def _places_by(self, columns: tuple[int, ...]) -> Mapping[Row, list[int]]:
+        found = self._places.get(columns)
+        if found is None:
+            found = self._places[columns] = {}
+            values = [from_array(flat(self._rows.column(i)), self._types[i]) for i in columns]
+            for place, each in enumerate(zip(*values, strict=True)):
+                found.setdefault(each, []).append(place)
+        return found
 
     def _reader(self, column: int) -> Reader:
         reader = self._readers.get(column)

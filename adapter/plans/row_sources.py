@@ -12,10 +12,12 @@ a time in the key index of a table. None in place of rows says that the pipeline
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from typing import TypeAlias
 
 from foreshore.adapter.plans.catalog_relations import depends_on_catalog_alone
+from foreshore.catalog.builtin.parts import PARTED
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.planned import Planned
 from foreshore.compute.keys.key_index import KeyIndex
@@ -43,7 +45,14 @@ from foreshore.expr.ir import (
 from foreshore.expr.keys import Elements, Key, KeyRange
 from foreshore.expr.traversal import inputs_of, walk_relations
 from foreshore.ids import GlobalId
-from foreshore.sql.optimize.key_steps import KeyStep, RangeStep, Step, TableKey, TableKeys
+from foreshore.sql.optimize.key_steps import (
+    KeyStep,
+    RangeStep,
+    Step,
+    TableKey,
+    TableKeys,
+    WholeStep,
+)
 from foreshore.table_rows import Row
 from foreshore.types import ColumnType, SqlType
 from foreshore.update import Timestamp
@@ -139,7 +148,10 @@ class IndexedView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CatalogRows:
-    """A relation of the catalog of which the rows are read whose `columns` are a row of `keys`."""
+    """A relation of the catalog of which the rows are read whose `columns` are a row of `keys`.
+
+    Without columns these are all its rows.
+    """
 
     id: GlobalId
     rows: GlobalId  # the collection whose rows it finds
@@ -165,7 +177,7 @@ def source_of(
     if isinstance(step, KeyStep) and step.by.index is not None:
         found = indexed_view(step.table, step.by.index, step.keys, step.sources, planned)
         return None if found is None else replace(found, rows=step.rows)
-    if isinstance(step, KeyStep) and step.table in BUILTINS:
+    if isinstance(step, KeyStep | WholeStep) and step.table in BUILTINS:
         return _catalog_rows(step, over)
     table = planned.get(step.table)
     if table is None:
@@ -203,15 +215,22 @@ def source_of(
 
 
 def keys_of_catalog(id: GlobalId) -> TableKeys:
-    """Return the keys of a relation of the catalog: all its columns, one by one."""
-    if not depends_on_catalog_alone(BUILTINS[id]):
+    """Return the keys of a relation of the catalog: all its columns, one by one.
+
+    One that has no rows for each item is read whole, if need be.
+    """
+    builtin = BUILTINS[id]
+    if not depends_on_catalog_alone(builtin):
         return TableKeys()
-    columns = BUILTINS[id].desc.columns
+    columns = builtin.desc.columns
     places = [i for i, column in enumerate(columns) if is_plain(column.type)]
-    return TableKeys(tuple(TableKey(str(i), (i,)) for i in places))
+    rows = None if builtin.name in PARTED else len(columns)
+    return TableKeys(tuple(TableKey(str(i), (i,)) for i in places), rows)
 
 
-def _catalog_rows(step: KeyStep, over: Sequence[Relation]) -> CatalogRows | None:
+def _catalog_rows(step: KeyStep | WholeStep, over: Sequence[Relation]) -> CatalogRows | None:
+    if isinstance(step, WholeStep):
+        return CatalogRows(step.table, step.rows, compiled_row(), (), _used(step.rows, over))
     types = [BUILTINS[step.table].desc.columns[i].type for i in step.columns]
     program = _program(_keys(step.keys, step.sources, types))
     if program is None:
@@ -254,9 +273,15 @@ def indexed_view(
 
 def whole_view(id: GlobalId, index: GlobalId) -> IndexedView:
     """Return the source of all rows of an index."""
+    return IndexedView(id, id, index, compiled_row(), is_whole=True)
+
+
+@cache
+def compiled_row() -> RowProgram:
+    """Return the program of the empty row, the key of what is read whole."""
     program = compile_rows(Join(()))
     assert program is not None
-    return IndexedView(id, id, index, program, is_whole=True)
+    return program
 
 
 def _program(keys: Relation | None) -> RowProgram | None:

@@ -81,7 +81,7 @@ class _Reading(Struct):
         if isinstance(source, IndexedView):
             return rows_in_mirror(self.mirrors[source.index], keys, time)
         if isinstance(source, CatalogRows):
-            return rows_of_catalog(context, source, keys)
+            return rows_of_catalog(context, source, keys, most)
         transaction, index = context.transaction, self.indexes[source.id]
         own = None if transaction.staged is NOTHING_STAGED else own_rows(transaction, index)
         if isinstance(source, KeyedTable):
@@ -100,13 +100,16 @@ class _Reading(Struct):
 
 
 def rows_of_catalog(
-    context: StatementContext, source: CatalogRows, keys: Sequence[Row]
+    context: StatementContext, source: CatalogRows, keys: Sequence[Row], most: int | None
 ) -> list[Row] | None:
-    """Return the rows of a relation of the catalog under keys; None if they are not at hand."""
+    """Return the rows of a relation of the catalog under keys; None if they are not at hand.
+
+    Raises TooMany if there are more than `most`.
+    """
     found = keyed_rows(context, source.id)
     if found is None:
         return None
-    return [row for key in keys for row in found.under(source.columns, source.used, key)]
+    return found.under(source.columns, source.used, keys, most)
 
 
 async def index_of(context: StatementContext, source: TableSource) -> KeyIndex | None:
