@@ -508,7 +508,8 @@ class SessionPlanner:
         for item in reader.state.indexes_on(id):
             columns = [c.index for c in reader.planned[item.id].key if isinstance(c, Column)]
             if len(columns) == len(reader.planned[item.id].key):
-                keys.append(TableKey(item.name, tuple(columns), prefix=True))
+                rest = [each for each in complete[0].columns if each not in columns]
+                keys.append(TableKey(item.name, (*columns, *rest), prefix=True))
         return TableKeys(tuple(keys), None if index is None else index.arrangement.rows)
 
     def _desc_of(self, plan: Plan) -> RelationDesc | None:
