@@ -29,7 +29,7 @@ from foreshore.sql.optimize.key_range import key_range
 from foreshore.sql.optimize.key_steps import KeysOf, KeyStep, Step, TableKey, TableKeys
 from foreshore.sql.optimize.lookup import literal_lookup
 from foreshore.sql.optimize.restrict import restricted
-from foreshore.sql.optimize.table_range import range_of_table, selectivity
+from foreshore.sql.optimize.table_range import first_of_join, range_of_table, selectivity
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import environment_names, is_open
 
@@ -240,9 +240,10 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
             given = read - sources | {each.id for each in query.changes}
             few = restricted(query.relation, lambda id: GIVEN_ROWS if id in given else keys(id))
             reads_all = isinstance(path, IndexRead) and path.keys is None
-            if (isinstance(path, Bulk) or reads_all) and not given:
+            if (isinstance(path, Bulk) or reads_all or few is not None) and not given:
                 order = _cut_order(query)
                 few = range_of_table(query.relation, keys, order, few) or few
+                few = few or first_of_join(query.relation, keys, order)
             if few is not None:
                 path = KeyLookup(few.steps, few.relation, path)
             elif isinstance(path, Bulk) and not query.changes and not query.init_plans:

@@ -93,6 +93,8 @@ class RowRead:
     grows: bool  # whether it may make much longer values of those that are given
     is_exact: bool  # whether its rows are in the forms of their columns' types
     takes_first: bool  # whether it needs no more rows of its only source once it has enough
+    # Whether its first rows are those of first rows of its first source, which may be too few.
+    begins: bool = False
     shows_names: bool = False  # whether its rows are shown with names of objects
 
     @property
@@ -139,22 +141,56 @@ class RowRead:
         """Return the finished rows; None if they are to be read another way."""
         if not _are_arguments_short(args):
             return None
-        found: dict[GlobalId, Iterable[Row]] = {}
-        most = self.program.most
         try:
-            for each in self.sources:
-                keys = _keys(each, found, args, value)
-                rows = find(each, keys, None if self.takes_first else most)
-                if rows is None:
-                    return None
-                if self.takes_first:
-                    rows = _counted(rows, most)
-                elif isinstance(each, IndexedTable | RangedTable):
-                    rows = [*islice(rows, most + 1)]  # of which more are too many
-                found[each.rows] = rows
-            return self._finished(found, args, value)
+            if self.begins:
+                return self._first_rows(args, value, find)
+            found = self._found(self.sources, {}, args, value, find)
+            return None if found is None else self._finished(found, args, value)
         except (TooMany, TooManyRows, RowFailed):
             return None
+
+    def _found(
+        self,
+        sources: Sequence[RowsSource],
+        found: dict[GlobalId, Iterable[Row]],
+        args: Sequence[Datum],
+        value: SessionValue,
+        find: Find,
+    ) -> dict[GlobalId, Iterable[Row]] | None:
+        """Return the rows of sources with those that were found before."""
+        most = self.program.most
+        for each in sources:
+            keys = _keys(each, found, args, value)
+            rows = find(each, keys, None if self.takes_first else most)
+            if rows is None:
+                return None
+            if self.takes_first:
+                rows = _counted(rows, most)
+            elif isinstance(each, IndexedTable | RangedTable):
+                rows = [*islice(rows, most + 1)]  # of which more are too many
+            found[each.rows] = rows
+        return found
+
+    def _first_rows(
+        self, args: Sequence[Datum], value: SessionValue, find: Find
+    ) -> list[Row] | None:
+        """Return the first rows: over more and more of the first source until there are enough."""
+        limit, offset = self._cut(args, value)
+        first, *others = self.sources
+        rows = find(first, _keys(first, {}, args, value), None)
+        if rows is None or limit is None:
+            return None
+        left, taken, more = iter(rows), list[Row](), limit + offset
+        while True:
+            before = len(taken)
+            taken += islice(left, more)
+            if len(taken) > self.program.most:
+                return None
+            found = self._found(others, {first.rows: taken}, args, value, find)
+            done = None if found is None else self._finished(found, args, value)
+            if done is None or len(done) == limit or len(taken) < before + more:
+                return done
+            more = len(taken)
 
     def keys(self, args: Sequence[Datum], value: SessionValue) -> list[Row] | None:
         """Return the keys of its only source; None if they are to be found another way."""
@@ -182,12 +218,16 @@ class RowRead:
     ) -> list[Row] | None:
         if self.grows and not _are_short(found):
             return None
+        return _run(self.program, found, args, value, *self._cut(args, value))
+
+    def _cut(self, args: Sequence[Datum], value: SessionValue) -> tuple[int | None, int]:
+        """Return LIMIT and OFFSET."""
         limit, offset = self.cut
         if self.limit is not None:
             limit = _bound(self.limit, args, value)
         if self.offset is not None:
             offset = _bound(self.offset, args, value) or 0
-        return _run(self.program, found, args, value, limit, offset)
+        return limit, offset
 
 
 def _keys(
@@ -301,7 +341,7 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
     programs = (program, limit, offset)
     read = RowRead.of(found, programs, relation, query.finishing, takes_first=takes_first)
     shows_names = bool(sources_of_names(column.type for column in query.desc.columns))
-    return replace(read, shows_names=shows_names)
+    return replace(read, shows_names=shows_names, begins=len(found) > 1 and _is_in_order(found[:1]))
 
 
 def plan_over_rows(id: GlobalId, relation: Relation, query: Query | None = None) -> RowRead | None:

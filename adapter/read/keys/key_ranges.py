@@ -18,7 +18,7 @@ from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.compute.keys.per_run import LARGE
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.compute.span import Span
-from foreshore.expr.ir import Filter
+from foreshore.expr.ir import Filter, single_input
 from foreshore.expr.traversal import walk_relations
 from foreshore.rows import count
 from foreshore.sql.optimize.key_steps import RangeStep
@@ -55,6 +55,8 @@ async def rows_in_range(
             return None
         read = partial(_all, view, span, bound.time)
         return read() if found <= MANY else await blocking.run(executor, read)
+    if single_input(bound.block.relation) is None:
+        return None  # how many rows of a join come of them is not known here
     wanted = finishing.limit + finishing.offset
     is_filtered = any(isinstance(e, Filter) for e in walk_relations(bound.block.relation))
     if wanted > most or (is_filtered and not can_evaluate_locally(bound.block.relation)):

@@ -128,6 +128,16 @@ FORMS = (
     "SELECT * FROM (VALUES ($1, 'a'), (2, 'b')) v (n, s) ORDER BY n, s",
     "SELECT k, t FROM t WHERE k = $1",
     "SELECT sum(x) FROM (SELECT n AS x FROM t WHERE k IN ($1, 3) UNION ALL SELECT 0.5) y",
+    "SELECT t.k, u.x FROM t JOIN u ON u.k = t.a WHERE t.k <> $1 ORDER BY t.k DESC LIMIT 3",
+    "SELECT u.k, t.s FROM u JOIN t ON t.k = u.t AND t.s IS NULL ORDER BY u.k DESC LIMIT $1",
+    "SELECT u.k + 1, t.s FROM u JOIN t ON t.k = u.t WHERE t.a <> 1 ORDER BY u.k LIMIT 4 OFFSET $1",
+    "SELECT u.t, t.s, u.k FROM u, t WHERE t.k = u.t AND u.t > $1 ORDER BY u.t, u.k LIMIT 5",
+    "SELECT u.k FROM u JOIN t ON t.k = u.t AND t.s = 'none' AND u.k <> $1 ORDER BY u.k LIMIT 1",
+    "SELECT k, a FROM t WHERE a = $1 ORDER BY k DESC LIMIT 2",
+    "SELECT u.k, u.t FROM u WHERE x > 'u1' AND k <> $1 ORDER BY x, k LIMIT 4",
+    "SELECT nspname, amname FROM pg_namespace, pg_am WHERE nspname < 'pg_d' AND $1 > 3 ORDER BY 1, 2",
+    "SELECT c.relname, n.nspname FROM pg_class c LEFT JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " LEFT JOIN pg_am m ON m.oid = c.relam WHERE c.relname IN ('t', 'u') AND $1 > 2 ORDER BY 1",
     "SELECT stddev(f), bool_and(k > 1), corr(f, k) FROM t WHERE k IN ($1, 2, 3)",
     "SELECT a, k FROM t WHERE k IN ($1, 2, 3, 4, 5) AND k = (SELECT max(k) FROM t i WHERE i.k = 4)",
 )
