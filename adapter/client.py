@@ -90,6 +90,16 @@ class Startup:
 
 
 @dataclass(frozen=True, slots=True)
+class Backend:
+    """A session as pg_stat_activity shows it, and its key."""
+
+    address: str = ""  # of the client; empty for a session of the environment's own
+    encryption: Encryption | None = None
+    kind: str = "background worker"
+    secret: bytes = b""  # that a cancel request must have
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """A message to the client beside its results."""
 
@@ -346,6 +356,42 @@ class ExtendedProtocol(Protocol):
         """End the implicit transaction, if there is one."""
 
 
+class News(Protocol):
+    """What the client of a session is told without asking."""
+
+    def changed_parameters(self) -> Mapping[str, str]:
+        """Return the reported parameters that changed since the last call; at first, all."""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether notices, notifications or changed parameters may be there."""
+
+    def notices(self) -> Sequence[Notice]:
+        """Return the notices since the last call."""
+
+    def when_noticed(self, tell: Callable[[], None]) -> None:
+        """Call `tell` when there are notices that should be sent at once."""
+
+    def notifications(self, most: int) -> Sequence[Notification]:
+        """Return the next notifications, at most so many; none within a transaction."""
+
+    def when_notified(self, tell: Callable[[], None]) -> None:
+        """Call `tell` when there are notifications."""
+
+
+class Interrupts(Protocol):
+    """What ends the running statement of a session, or the session."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Let a cancel request or a time-out interrupt the body, a part of a statement."""
+
+    def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
+        """Call `end` with the reason when the session has to end."""
+
+    def terminate(self, reason: DatabaseError) -> None:
+        """End the session with `reason`, after a commit that is under way."""
+
+
 class Session(Protocol):
     """The session of one connection."""
 
@@ -354,12 +400,20 @@ class Session(Protocol):
         """The number of the session, which cancel requests use."""
 
     @property
-    def secret(self) -> bytes:
-        """The key that a cancel request must have: random bytes."""
-
-    @property
     def transaction_status(self) -> str:
         """I outside a transaction block, T inside, E inside a failed one."""
+
+    @property
+    def backend(self) -> Backend:
+        """Its client, and the key that cancel requests must have."""
+
+    @property
+    def news(self) -> News:
+        """Notices, notifications and changed parameters."""
+
+    @property
+    def interrupts(self) -> Interrupts:
+        """What ends the running statement, or the session."""
 
     @property
     def extended(self) -> ExtendedProtocol:
@@ -375,34 +429,6 @@ class Session(Protocol):
 
     def output_style(self, *, names: bool) -> OutputStyle:
         """Return how the session shows values, with `names` of objects if requested."""
-
-    def changed_parameters(self) -> Mapping[str, str]:
-        """Return the reported parameters that changed since the last call; at first, all."""
-
-    @property
-    def has_news(self) -> bool:
-        """Whether notices, notifications or changed parameters may be there."""
-
-    def notices(self) -> Sequence[Notice]:
-        """Return the notices since the last call."""
-
-    def interruptible(self) -> AbstractContextManager[None]:
-        """Let a cancel request or a time-out interrupt the body, a part of a statement."""
-
-    def when_noticed(self, tell: Callable[[], None]) -> None:
-        """Call `tell` when there are notices that should be sent at once."""
-
-    def notifications(self, most: int) -> Sequence[Notification]:
-        """Return the next notifications, at most so many; none within a transaction."""
-
-    def when_notified(self, tell: Callable[[], None]) -> None:
-        """Call `tell` when there are notifications."""
-
-    def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
-        """Call `end` with the reason when the session has to end."""
-
-    def terminate(self, reason: DatabaseError) -> None:
-        """End the session with `reason`, after a commit that is under way."""
 
     def outlives_client(self) -> bool:
         """Whether what runs goes on to its end, as in PostgreSQL, now that the client has gone."""

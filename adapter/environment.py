@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.audit import Auditor
-from foreshore.adapter.client import Login, ServerConfiguration, Startup
+from foreshore.adapter.client import Backend, Login, ServerConfiguration, Startup
 from foreshore.adapter.coordinator.catalog_commit import follow_bursts, start_replica
 from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.adapter.coordinator.idle_watermarks import IdleWatermarks
@@ -65,7 +65,7 @@ from foreshore.errors import (
     OutOfDisk,
     QueryCanceled,
 )
-from foreshore.ids import GlobalId, is_user, number_of
+from foreshore.ids import GlobalId, is_user, number_of, temporary_schema
 from foreshore.memory import RETURNS
 from foreshore.memory_shares import of_engine
 from foreshore.processes.child_environment import NETWORK
@@ -424,12 +424,13 @@ class Environment:
         first = FirstSettings(state, role, startup)
         for name, value in self.server_settings.items():
             first.variables.set_fixed(name, value)
+        key = secrets.token_bytes(startup.key_bytes)
+        backend = Backend(startup.peer, startup.encryption, "client backend", key)
         pid = next(self._pids)
-        session = Session(self, pid, role, first.variables, startup.peer, startup.key_bytes)
-        session.encryption = startup.encryption
+        session = Session(self, pid, role, first.variables, backend)
         first.assume_roles(session.roles)
         for message in first.warnings:
-            session.notice(message, severity="WARNING")
+            session.news.notice(message, severity="WARNING")
         self.sessions[pid] = session
         if session.variables["log_connections"] == "on":
             logger.info("session begun", extra=_about(session))
@@ -442,16 +443,17 @@ class Environment:
             variables.set_default(name, value)
         for name, value in self.server_settings.items():
             variables.set_fixed(name, value)
-        session = Session(self, next(self._pids), role, variables, "", 4)
-        session.backend_type = "background worker"
+        session = Session(
+            self, next(self._pids), role, variables, Backend(secret=secrets.token_bytes(4))
+        )
         self.sessions[session.pid] = session
         return session
 
     def cancel(self, pid: int, secret: bytes) -> None:
         """Cancel the statement of session `pid` if `secret` is its key."""
         session = self.sessions.get(pid)
-        if session is not None and secrets.compare_digest(session.secret, secret):
-            session.interrupt(QueryCanceled())
+        if session is not None and secrets.compare_digest(session.backend.secret, secret):
+            session.interrupts.request(QueryCanceled())
 
     def forget(self, session: Session) -> None:
         """Forget a session that has ended; its temporary objects are dropped soon after."""
@@ -461,8 +463,8 @@ class Environment:
             logger.info("session ended", extra=_about(session))
         self.coordinator.advisory.release_transaction(session.pid)
         self.coordinator.advisory.release_session(session.pid)
-        self.coordinator.channels.forget(session.inbox)
-        self.coordinator.catalog_answers.forget_schema(session.temporary_schema)
+        self.coordinator.channels.forget(session.news.inbox)
+        self.coordinator.catalog_answers.forget_schema(temporary_schema(session.pid))
 
 
 def _about(session: Session) -> dict[str, object]:
@@ -471,9 +473,9 @@ def _about(session: Session) -> dict[str, object]:
         "session": session.pid,
         "role": session.roles.session.name,
         "database": session.database,
-        "address": session.peer or "local",
+        "address": session.backend.address or "local",
         "application": session.variables["application_name"],
-        "tls": session.encryption is not None,
+        "tls": session.backend.encryption is not None,
     }
 
 

@@ -66,11 +66,11 @@ class Conversation:
         self._idle = False
         self._streaming = False
         self._encoding = UTF8
-        session.when_noticed(self._send_notices)
+        session.news.when_noticed(self._send_notices)
         self._is_notified = False
-        session.when_notified(self._notified)
+        session.news.when_notified(self._notified)
         wire.reopened = self._notified
-        wire.interruptible = session.interruptible
+        wire.interruptible = session.interrupts.running
         wire.runs_on = self._runs_on
         self._executions = ExecutionReader(wire, session, self._encoder)
 
@@ -452,7 +452,7 @@ class Conversation:
             self._wire.set_encoding(client_encoding(name))
 
     def _put_notices(self) -> None:
-        for notice in self._session.notices():
+        for notice in self._session.news.notices():
             self._put_notice(notice)
 
     def _put_notice(self, notice: Notice) -> None:
@@ -469,7 +469,7 @@ class Conversation:
 
     def _put_notifications(self) -> None:
         """Add some notifications; the others follow when the session is idle."""
-        notifications = self._session.notifications(NOTIFICATIONS_PER_TURN)
+        notifications = self._session.news.notifications(NOTIFICATIONS_PER_TURN)
         for each in notifications:
             self._wire.put(message.notification_response(*each))
         if len(notifications) == NOTIFICATIONS_PER_TURN:
@@ -490,9 +490,9 @@ class Conversation:
 
     async def _complete(self, tag: str, before: bytes = b"") -> None:
         """Add the statement's notices and its tag; others run while many notices are encoded."""
-        if self._session.has_news:
+        if self._session.news.may_wait:
             self._wire.put(before)
-            for number, notice in enumerate(self._session.notices(), 1):
+            for number, notice in enumerate(self._session.news.notices(), 1):
                 self._put_notice(notice)
                 if number % NOTICES_PER_TURN == 0:
                     await self._wire.share()
@@ -503,11 +503,11 @@ class Conversation:
 
     def _ready(self) -> None:
         """Send the gathered messages and ReadyForQuery."""
-        if self._session.has_news:
+        if self._session.news.may_wait:
             self._adopt_encoding()
             self._put_notices()
             self._put_notifications()
-            for name, value in self._session.changed_parameters().items():
+            for name, value in self._session.news.changed_parameters().items():
                 self._wire.put(message.parameter_status(name, value))
         self._wire.put(message.READY[self._session.transaction_status])
         self._wire.flush()

@@ -149,11 +149,13 @@ class Listener:
                 opened = await self._open(wire)
             if opened is not None:
                 session, _ = opened
-                session.when_terminated(terminate)
+                session.interrupts.when_terminated(terminate)
                 task = asyncio.current_task()
                 assert task is not None
                 self._waiting.pop(task, None)
-                self._tasks[task] = lambda: session.terminate(self._closing or AdminShutdown())
+                self._tasks[task] = lambda: session.interrupts.terminate(
+                    self._closing or AdminShutdown()
+                )
                 conversation = Conversation(wire, session)
                 self._conversations[task] = conversation
                 await conversation.run()
@@ -232,9 +234,9 @@ class Listener:
         )
         wire.put(message.AUTHENTICATION_OK)
         wire.reader.open(self.max_message)
-        for name, value in session.changed_parameters().items():
+        for name, value in session.news.changed_parameters().items():
             wire.put(message.parameter_status(name, value))
-        wire.put(message.backend_key_data(session.pid, session.secret))
+        wire.put(message.backend_key_data(session.pid, session.backend.secret))
         return session
 
     async def _startup(self, wire: Wire) -> message.StartupMessage | None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.statement.context import Notices
+from foreshore.adapter.statement.news import Notices
 from foreshore.adapter.statement.sessions import Peer
 from foreshore.catalog.rights import may_act_as, owns
 from foreshore.errors import (
@@ -36,15 +36,15 @@ async def signal(context: "StatementContext", function: str, args: Sequence[Datu
     if function.startswith("pg_cancel_backend"):
         if pid == context.pid:
             raise QueryCanceled
-        target.interrupt(QueryCanceled())
+        target.interrupts.request(QueryCanceled())
         return True
-    target.terminate(AdminShutdown())
+    target.interrupts.terminate(AdminShutdown())
     if pid == context.pid:
         await asyncio.sleep(0)  # the session ends here
     if timeout_ms:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await target.closed.wait()
+                await target.interrupts.ended.wait()
         except TimeoutError:
             unit = "millisecond" if timeout_ms == 1 else "milliseconds"
             _warn(

@@ -69,7 +69,7 @@ def _require_block(session: Conversation, verb: str, *, chain: bool) -> None:
 
 
 def _warn(session: Conversation, message: str, sqlstate: str = "25P01") -> None:
-    session.notice(message, severity="WARNING", sqlstate=sqlstate)
+    session.news.notice(message, severity="WARNING", sqlstate=sqlstate)
 
 
 def savepoint(session: Conversation, context: StatementContext, plan: plans.Savepoint) -> Completed:
@@ -150,12 +150,12 @@ def set_variable(
             return Completed("SET")
         state = session.planner.reader().state
         if name == "cluster" and state.cluster(value) is None:
-            session.notice(
+            session.news.notice(
                 f'cluster "{value}" does not exist',
                 hint="Create the cluster with CREATE CLUSTER or pick an existing one.",
             )
         if name == "database" and state.database(value) is None:
-            session.notice(f'database "{value}" does not exist')
+            session.news.notice(f'database "{value}" does not exist')
     context.check_stays_read_only(name, plan.values)
     _set(session, plan.name, plan.values, local=plan.local)
     return Completed("SET")
@@ -209,14 +209,14 @@ async def discard(
     """Run DISCARD."""
     if plan.what in ("all", "plans"):
         if plan.what == "all":
-            if session.is_one_of_several or session.transactions.in_block:
+            if session.transactions.is_one_of_several or session.transactions.in_block:
                 raise ActiveSqlTransaction("DISCARD ALL cannot run inside a transaction block")
             session.statements.clear()
             session.portals.close_but()
             session.roles.set_session(None)
             session.variables.reset_all()
             context.tables.advisory.release_session(session.pid)
-            context.process.channels.forget(session.inbox)
+            context.process.channels.forget(session.news.inbox)
         else:
             for prepared in session.statements.values():
                 prepared.basis = None
@@ -232,7 +232,9 @@ async def maintain(
 ) -> Completed:
     """Run VACUUM, ANALYZE, CHECKPOINT or REINDEX; indexes need no rebuilding."""
     verb = plan.verb.upper()
-    if plan.verb == "vacuum" and (session.is_one_of_several or session.transactions.in_block):
+    if plan.verb == "vacuum" and (
+        session.transactions.is_one_of_several or session.transactions.in_block
+    ):
         raise ActiveSqlTransaction("VACUUM cannot run inside a transaction block")
     why = f"cannot {plan.verb} non-tables or special system tables"
     for name in plan.skipped:

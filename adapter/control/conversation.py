@@ -4,7 +4,6 @@ from typing import Protocol
 
 from foreshore.adapter.control.statements import Statements
 from foreshore.adapter.statement.attempts import Attempts
-from foreshore.adapter.statement.context import Notices
 from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.sessions import Parser, Peer
 
@@ -13,17 +12,9 @@ class Conversation(Peer, Parser, Attempts, Protocol):
     """A session, as its own statements see it."""
 
     @property
-    def is_one_of_several(self) -> bool:
-        """Whether the running statement is one of several in its Query message."""
-
-    @property
     def planner(self) -> Planner:
         """Plans its statements."""
 
     @property
     def statements(self) -> Statements:
         """Its prepared statements."""
-
-    @property
-    def notice(self) -> Notices:
-        """Its notices."""

@@ -25,7 +25,7 @@ def _check_room(session: Conversation, channel: Channel) -> None:
     Those count on which it will listen when its transaction commits; UNLISTEN counts afterwards.
     """
     staged = session.transactions.begin().staged.signals
-    has, most = session.inbox.channels, int(session.variables["max_listens"])
+    has, most = session.news.inbox.channels, int(session.variables["max_listens"])
     if 0 < most <= len(has) + len(staged):
         channels = {each.channel for each in staged if isinstance(each, notifications.Listen)}
         if channel not in (channels := channels | has.keys()):

@@ -13,7 +13,8 @@ from foreshore.adapter.ddl.marks import check_no_marks
 from foreshore.adapter.ddl.objects import find_all, find_if_exists
 from foreshore.adapter.ddl.policy_names import follow_names
 from foreshore.adapter.ddl.sequences import drop_default, remember_committed
-from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.news import Notices
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.dropped import Dropped, check_identity_sequences
 from foreshore.catalog.groups import parts_of

@@ -8,7 +8,8 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.enums import plan_again
 from foreshore.adapter.ddl.objects import add_item, schema_of
-from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.news import Notices
 from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.role_names import refuse_public, role_of
 from foreshore.catalog.functions import alter_function, redefine_function

@@ -6,7 +6,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from foreshore import blocking
 from foreshore.adapter.definitions.plan_items import ITEM_TYPES, Defining, planned_as
-from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.news import Notices
 from foreshore.adapter.statement.planner import Planner
 from foreshore.catalog.item import Item, Object, Schema
 from foreshore.errors import (

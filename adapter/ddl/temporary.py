@@ -22,6 +22,7 @@ from foreshore.adapter.statement.sessions import Peer
 from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.write import Write
 from foreshore.catalog.state import PERMANENT
+from foreshore.ids import temporary_schema
 from foreshore.upkeep import goes_on
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ async def run_sweeps(names: Names, sessions: Mapping[int, Peer]) -> None:
 
 async def sweep(names: Names, sessions: Mapping[int, Peer]) -> None:
     """Drop the temporary schemas of sessions that are not among `sessions` any more."""
-    live = {each.temporary_schema for each in sessions.values()}
+    live = {temporary_schema(pid) for pid in sessions}
     change = names.catalog.transaction()
     for schema in change.base.parts:
         if schema != PERMANENT and schema not in live:

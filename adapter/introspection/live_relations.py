@@ -110,7 +110,7 @@ def _connection_rules(context: StatementContext) -> Iterable[Row]:
 
 def _encryption(context: StatementContext) -> Iterator[Row]:
     for each in context.sessions.values():
-        found = each.encryption
+        found = each.backend.encryption
         yield {"pid": each.pid, "ssl": found is not None, **(asdict(found) if found else {})}
 
 
@@ -125,14 +125,14 @@ def _activity(context: StatementContext) -> Iterator[Row]:
             "pid": each.pid,
             "usename": user.name,
             "application_name": each.variables["application_name"],
-            "backend_type": each.backend_type,
+            "backend_type": each.backend.kind,
         }
         if not (sees_all or owns(state, role, user.id)):
             yield {**shown, "query": "<insufficient privilege>"}
             continue
         yield {
             **shown,
-            "client_addr": each.peer or None,
+            "client_addr": each.backend.address or None,
             "backend_start": each.activity.connected_at,
             "xact_start": running.started if running is not None else None,
             "query_start": each.activity.query_at,

@@ -197,7 +197,7 @@ class EnvironmentMetrics:
     def _sessions(self, samples: Samples) -> None:
         counts = dict.fromkeys(SESSION_STATES, 0)
         for session in self._environment.sessions.values():
-            if session.backend_type != "client backend":
+            if session.backend.kind != "client backend":
                 continue
             state = session.activity.state(session.transaction_status)
             counts[state] = counts.get(state, 0) + 1

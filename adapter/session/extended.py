@@ -132,7 +132,7 @@ class ExtendedProtocol:
         is_first = self._transactions.running is None
         if is_first:
             self._transactions.begin()
-        self._session.is_one_of_several = False
+        self._transactions.is_one_of_several = False
         # Whether a COPY is the last, whoever sends its rows says when they are there.
         if isinstance(prepared.made.plan, CopyFrom):
             return is_first
@@ -223,7 +223,7 @@ class ExtendedProtocol:
             raise
         except DatabaseError:  # of one of them, which gets it when they run one by one
             ran = singly
-            self._session.notice.drain()
+            self._session.news.notice.drain()
         finally:
             if ran.tags:
                 self._activity.returned(ran.tags[-1])

@@ -34,7 +34,7 @@ from foreshore.adapter.plans.prepared import (
 from foreshore.adapter.plans.row_read import plan_row_read
 from foreshore.adapter.plans.row_rules import rules_of
 from foreshore.adapter.services.collections import Collections
-from foreshore.adapter.session.shaped_texts import OfText
+from foreshore.adapter.session.shaped_texts import OfText, ShapedTexts
 from foreshore.adapter.statement.roles import require_untrusted_language, require_visible
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.adapter.write.on_conflict import plan_update
@@ -51,7 +51,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.evaluate import folding_little
 from foreshore.expr.ir import Column
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, temporary_schema
 from foreshore.object_names import takes_names
 from foreshore.privileges import Need
 from foreshore.python_functions.compilation import definitions_of
@@ -125,6 +125,8 @@ class SessionPlanner:
     def __init__(self, session: "Session") -> None:
         self._session = session
         self._coordinator: Collections = session.coordinator
+        self._temporary_schema = temporary_schema(session.pid)
+        self.texts = ShapedTexts(session)
         self._path: tuple[object, int, tuple[str, ...]] = (None, -1, ())
         self._recent: dict[tuple[str, tuple[int, ...], int], Prepared] = {}
 
@@ -151,7 +153,7 @@ class SessionPlanner:
             self.state,
             self._session.database,
             self.search_path(),
-            self._session.temporary_schema,
+            self._temporary_schema,
             role,
             planned,
             basis.arranged if basis is not None else _NOTHING,
@@ -185,14 +187,14 @@ class SessionPlanner:
                 session.database,
                 session.role,
                 session.variables["search_path"],
-                session.temporary_schema,
+                self._temporary_schema,
             )
             self._path = (state, session.variables.version, path)
         return path
 
     def basis(self) -> Basis:
         """Return the basis of a plan made now."""
-        seen = self.state.parts_seen_with(self._session.temporary_schema)
+        seen = self.state.parts_seen_with(self._temporary_schema)
         return Basis(seen, *self._collections())
 
     def _collections(self) -> tuple[frozenset[GlobalId], frozenset[GlobalId] | None]:
@@ -291,7 +293,7 @@ class SessionPlanner:
         return True
 
     def _is_present(self, basis: Basis, *, tables_only: bool) -> bool:
-        if basis.seen != self.state.parts_seen_with(self._session.temporary_schema):
+        if basis.seen != self.state.parts_seen_with(self._temporary_schema):
             return False
         if tables_only:
             return True
@@ -543,7 +545,7 @@ class SessionPlanner:
         prepared = await self.plan_syntax(syntax)
         if number == 0 or (is_kept and len(text) <= LONGEST_SCRIPT):
             self.remember(prepared, text, (), number)
-        await self._session.texts.learn(prepared, is_only=number == 0)
+        await self.texts.learn(prepared, is_only=number == 0)
         await self.ready(prepared)  # others may have run meanwhile
         return prepared
 

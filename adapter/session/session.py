@@ -8,28 +8,20 @@
     planner        plans, for the catalog as the transaction sees it
     activity       what it is doing, and time-outs
     interrupts     cancel requests, and the end of the session
+    news           notices, notifications, changed parameters
 
 A statement that loses a race with another transaction is planned and run again, while nobody has
 seen anything of it (`attempt`).
 """
 
-import asyncio
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
 
 from foreshore import interruptible, tracing
 from foreshore.adapter import dispatch
-from foreshore.adapter.client import (
-    Completed,
-    CopyIn,
-    EmptyQuery,
-    Encryption,
-    Execution,
-    Notice,
-)
+from foreshore.adapter.client import Backend, Completed, CopyIn, EmptyQuery, Execution
 from foreshore.adapter.control.statements import Statements
 from foreshore.adapter.coordinator.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
@@ -38,12 +30,13 @@ from foreshore.adapter.introspection.relations import builtin_rows
 from foreshore.adapter.plans.prepared import NO_STATEMENT, PlanCache, Prepared
 from foreshore.adapter.session.extended import ExtendedProtocol
 from foreshore.adapter.session.planner import SessionPlanner
-from foreshore.adapter.session.shaped_texts import ShapedTexts, Shapes
+from foreshore.adapter.session.shaped_texts import Shapes
 from foreshore.adapter.session.transactions import Transactions
 from foreshore.adapter.statement.activity import Activity
-from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.interrupts import Interrupts
 from foreshore.adapter.statement.last_values import LastValues
+from foreshore.adapter.statement.news import News
 from foreshore.adapter.statement.planning_cost import PlanningCost, is_short, planning_owner
 from foreshore.adapter.statement.portals import Portals
 from foreshore.adapter.statement.result import (
@@ -65,8 +58,6 @@ from foreshore.errors import (
     TransactionTimeout,
     UndefinedObject,
 )
-from foreshore.ids import temporary_schema
-from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
 from foreshore.scratch_share import ScratchShare
 from foreshore.session_variables import Variables
@@ -109,7 +100,7 @@ class Home(Protocol):
 
 
 class Session:
-    """One session; calls come one at a time, but for `interrupt`."""
+    """One session; calls come one at a time, but for those of `interrupts`."""
 
     def __init__(
         self,
@@ -117,21 +108,15 @@ class Session:
         pid: int,
         role: Role,
         variables: Variables,
-        peer: str,
-        key_bytes: int,
+        backend: Backend,
     ) -> None:
         self.environment = environment
         self.coordinator: Coordinator = environment.coordinator
         self.pid = pid
-        self.temporary_schema = temporary_schema(pid)  # its name and its id
-        self.secret = secrets.token_bytes(key_bytes)
+        self.backend = backend
         self.variables = variables
-        self.notice = Notices(variables)
-        self.peer = peer
-        self.encryption: Encryption | None = None  # of the client's connection
-        self.backend_type = "client backend"  # or what the environment needs it for
+        self.news = News(pid, variables, lambda: self.transactions.running is not None)
         self.interrupts = Interrupts(ScratchShare(variables))
-        self.inbox = Inbox(pid)
         self.activity = Activity(
             self.coordinator.clock,
             variables,
@@ -140,27 +125,22 @@ class Session:
             self._who,
         )
         self.planner = SessionPlanner(self)
-        self.texts = ShapedTexts(self)
         self.roles = SessionRoles(
             role, variables, lambda: self.planner.state, lambda: self.coordinator.state
         )
         self.portals = Portals(variables)
-        self.transactions = Transactions(
+        self.transactions: Transactions = Transactions(
             pid,
-            self.temporary_schema,
             self.coordinator,
             variables,
             self.interrupts,
-            self.inbox,
+            self.news.inbox,
             self.portals,
             self.context,
         )
         self.statements = Statements(self)
         self.extended = ExtendedProtocol(self)
-        self.is_one_of_several = False  # the running statement, in its Query message
         self.last_values = LastValues()
-        self.closed = asyncio.Event()
-        self._end: Callable[[DatabaseError], None] = lambda _: None
 
     @property
     def plan_lookups(self) -> Mapping[str, Mapping[str, int]]:
@@ -215,66 +195,21 @@ class Session:
             return style
         return style._replace(names=object_names(partial(builtin_rows, self.context())))
 
-    def changed_parameters(self) -> Mapping[str, str]:
-        """Return what ParameterStatus has to tell since the last call."""
-        return self.variables.drain_reports()
-
-    @property
-    def has_news(self) -> bool:
-        """Whether there may be notices, notifications or changed parameters."""
-        variables = self.variables
-        is_set = variables.version != variables.reported_version
-        return bool(is_set or self.notice.waiting or self.inbox.waiting)
-
-    def notices(self) -> Sequence[Notice]:
-        """Return the notices since the last call."""
-        return self.notice.drain()
-
-    def when_noticed(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called when there are notices that should not wait for an answer."""
-        self.notice.tell = tell
-
-    def notifications(self, most: int) -> Sequence[Notification]:
-        """Return the next notifications, at most so many; none within a transaction."""
-        if not self.inbox or self.transactions.running is not None:
-            return ()
-        return self.inbox.take(most)
-
-    def when_notified(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called when there are notifications."""
-        self.inbox.tell = tell
-
     # --- its end -------------------------------------------------------------------------------
-
-    def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
-        """Have `end` called when the session is to end at once, whatever its client does."""
-        self._end = end
-
-    def interruptible(self) -> AbstractContextManager[None]:
-        """Let a cancel request or a time-out interrupt the body, which is a part of a statement."""
-        return self.interrupts.running()
-
-    def interrupt(self, reason: DatabaseError) -> None:
-        """End the running statement with `reason`."""
-        self.interrupts.request(reason)
-
-    def terminate(self, reason: DatabaseError) -> None:
-        """End the session at once with `reason`; a commit on its way to the disk is let through."""
-        self.interrupts.outside_of_shelter(partial(self._end, reason))
 
     def outlives_client(self) -> bool:
         """Whether what runs goes on now that the client has gone."""
-        return self.activity.outlives_client(self.terminate)
+        return self.activity.outlives_client(self.interrupts.terminate)
 
     def expire(self, now: float) -> None:
         """End the session if it, or its transaction, has been idle or running for too long."""
         if self.transactions.is_overdue:
-            self.terminate(TransactionTimeout())
+            self.interrupts.terminate(TransactionTimeout())
             return
         if not self.transactions.is_implicit:
             reason = self.activity.expired(now, in_block=self.transactions.in_block)
             if reason is not None:
-                self.terminate(reason)
+                self.interrupts.terminate(reason)
 
     async def close(self) -> None:
         """End the session and all that it holds."""
@@ -285,7 +220,7 @@ class Session:
             self.portals.close_but()
             self.statements.clear()
             self.environment.forget(self)
-            self.closed.set()
+            self.interrupts.ended.set()
 
     # --- running -------------------------------------------------------------------------------
 
@@ -304,7 +239,7 @@ class Session:
             # names, times, tables, views, engines, feeds, process
             services, services, services, services, services, services, services,
             self.environment.sessions, self, self.pid, self.roles, self.variables,
-            set(), self.interrupts, self.notice, again,
+            set(), self.interrupts, self.news.notice, again,
         )  # fmt: skip
 
     async def run_aside(
@@ -400,7 +335,7 @@ class Session:
                     raise
                 self.transactions.met_alter |= altered
             self.transactions.begin_again(context.transaction, *before)
-            self.notice.drain()
+            self.news.notice.drain()
             prepared, args = await self.planner.ready_again(prepared, args)
 
     def _who(self) -> Who:
@@ -424,7 +359,7 @@ class Session:
         self.begin_statement(sql)
         args: Sequence[Datum] = ()
         known: Prepared | None = None
-        if not self.transactions.failed and (found := self.texts.find(sql)) is not None:
+        if not self.transactions.failed and (found := self.planner.texts.find(sql)) is not None:
             known, args = found
             assert known.syntax is not None
             script, text, count = None, known.syntax.text, 1
@@ -434,7 +369,7 @@ class Session:
         if not count:
             yield EmptyQuery()
         single = count == 1
-        self.is_one_of_several = not single
+        self.transactions.is_one_of_several = not single
         for number in range(1, count + 1):
             if number > 1:
                 self.begin_statement(sql, continues=True)
@@ -475,7 +410,7 @@ class Session:
         if isinstance(statement, Unread):
             text = script.text_of(statement)
             if not self.transactions.failed:
-                found = self.texts.find_shape(statement.shape, text)
+                found = self.planner.texts.find_shape(statement.shape, text)
                 if found is not None:
                     return found
             statement = await self.run_aside(is_short(text), script.read, statement)

@@ -22,6 +22,7 @@ from foreshore.adapter.statement.portals import BoundPortal, Portals
 from foreshore.adapter.transaction.locks import CATALOG
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint
+from foreshore.ids import temporary_schema
 from foreshore.notifications import NO_SIGNALS, Inbox
 from foreshore.session_limits import check_room
 from foreshore.session_variables import Mark, Variables
@@ -50,15 +51,12 @@ class Savepoint:
 class Transactions:
     """The running transaction of session `pid`, if any, and its savepoints.
 
-    `temporary_schema` is the id of the session's.
-
     `context` returns the context of no statement, in the running transaction.
     """
 
     def __init__(
         self,
         pid: int,
-        temporary_schema: str,
         coordinator: Ended,
         variables: Variables,
         interrupts: Interrupts,
@@ -67,7 +65,7 @@ class Transactions:
         context: Callable[[], StatementContext],
     ) -> None:
         self._pid = pid
-        self._temporary_schema = temporary_schema
+        self._temporary_schema = temporary_schema(pid)
         self._coordinator = coordinator
         self._variables = variables
         self._interrupts = interrupts
@@ -76,6 +74,7 @@ class Transactions:
         self._context = context
         self.running: Transaction | None = None
         self.failed = False
+        self.is_one_of_several = False  # the running statement, in its Query message
         self.met_alter = False  # the transaction was tried again because of ALTER TABLE
         self._savepoints: list[Savepoint] = []
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from foreshore.adapter.statement.context import Notices
+from foreshore.adapter.statement.news import Notices
 from foreshore.errors import (
     DuplicateTable,
     InvalidParameterValue,

@@ -11,7 +11,8 @@ from foreshore.adapter.ddl.objects import find_if_exists, is_taken
 from foreshore.adapter.sources.chosen import Part, chosen
 from foreshore.adapter.sources.create import add_part, check_appends
 from foreshore.adapter.sources.versions import discovered_for, discovered_with, feed_of
-from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.news import Notices
 from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.groups import parts_of

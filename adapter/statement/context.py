@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foreshore.adapter.client import Notice
 from foreshore.adapter.statement.roles import require_visible
 from foreshore.adapter.transaction.violations import Viewer
 from foreshore.catalog.names import IMPLICIT_SCHEMAS, TEMPORARY
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from foreshore.adapter.services.times import Times
     from foreshore.adapter.services.views import Views
     from foreshore.adapter.statement.interrupts import Interrupts
+    from foreshore.adapter.statement.news import Notices
     from foreshore.adapter.statement.planner import Planner
     from foreshore.adapter.statement.roles import SessionRoles
     from foreshore.adapter.statement.sessions import Peer
@@ -52,43 +52,6 @@ if TYPE_CHECKING:
     from foreshore.catalog.transaction import Transaction as CatalogTransaction
     from foreshore.session_variables import Variables
     from foreshore.storage.ingest.messages import Discovered
-
-
-SEVERITIES = {"debug1": 0, "log": 1, "info": 2, "notice": 3, "warning": 4, "error": 5}
-
-
-class Notices:
-    """The notices that a session sends its client; `tell` is called when one should not wait."""
-
-    def __init__(self, variables: "Variables") -> None:
-        self._variables = variables
-        self.waiting: list[Notice] = []
-        self.tell: Callable[[], None] = lambda: None
-
-    def __call__(
-        self,
-        message: str,
-        *,
-        now: bool = False,
-        severity: str = "NOTICE",
-        sqlstate: str = "00000",
-        detail: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        """Send a notice with the next answer, or at once if `now`.
-
-        Notices below client_min_messages are dropped.
-        """
-        least = SEVERITIES.get(self._variables["client_min_messages"], 0)
-        if SEVERITIES[severity.lower()] >= least:
-            self.waiting.append(Notice(message, severity, sqlstate, detail, hint))
-            if now:
-                self.tell()
-
-    def drain(self) -> list[Notice]:
-        """Return the notices since the last call."""
-        waiting, self.waiting = self.waiting, []
-        return waiting
 
 
 class StatementContext(Struct, frozen=True, eq=False):
@@ -116,7 +79,7 @@ class StatementContext(Struct, frozen=True, eq=False):
     variables: "Variables"
     lasting_effects: set[str]  # the functions called that did something no transaction undoes
     interrupts: "Interrupts"
-    notice: Notices
+    notice: "Notices"
     again: bool = False  # it runs again after a conflict
     reads_newest: bool = False  # at any isolation, unless the transaction has chosen its time
     trace: "Trace | None" = None  # of EXPLAIN ANALYZE
@@ -266,7 +229,7 @@ class StatementContext(Struct, frozen=True, eq=False):
                 self.tables.advisory.release_session(self.pid)
                 return ""
             case "pg_listening_channels":
-                return tuple(each.name for each in self.session.inbox.channels)
+                return tuple(each.name for each in self.session.news.inbox.channels)
             case "pg_notification_queue_usage":
                 return self.process.channels.usage()
             case "version":

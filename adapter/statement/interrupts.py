@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from foreshore.errors import (
     DatabaseError,
@@ -22,6 +23,8 @@ class Interrupts:
         self._timer: asyncio.TimerHandle | None = None  # of the statement
         self._is_done = False  # the statement has committed
         self.active = False  # whether a statement is running, perhaps between two batches
+        self.ended = asyncio.Event()  # the session
+        self._end: Callable[[DatabaseError], None] = lambda _: None
         self.follows = False  # whether it waits for changes, which may never come
 
     def request(self, reason: DatabaseError) -> None:
@@ -30,6 +33,14 @@ class Interrupts:
             self._reason = reason
             if self._task is not None:
                 self._task.cancel()
+
+    def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
+        """Have `end` called when the session is to end at once, whatever its client does."""
+        self._end = end
+
+    def terminate(self, reason: DatabaseError) -> None:
+        """End the session at once with `reason`; a commit on its way to the disk is let through."""
+        self.outside_of_shelter(partial(self._end, reason))
 
     def begin(self) -> None:
         """Note that a statement begins."""

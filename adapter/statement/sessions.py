@@ -1,18 +1,17 @@
 """Sessions: what statements see of others, and of their own."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
-from foreshore.adapter.client import Encryption
+from foreshore.adapter.client import Backend
 from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.statement.activity import Activity
+from foreshore.adapter.statement.interrupts import Interrupts
 from foreshore.adapter.statement.last_values import LastValues
+from foreshore.adapter.statement.news import News
 from foreshore.adapter.statement.portals import Portals
 from foreshore.adapter.statement.roles import SessionRoles
 from foreshore.adapter.transaction.transaction import Transaction
-from foreshore.errors import DatabaseError
-from foreshore.notifications import Inbox
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.script import Script
 
@@ -35,6 +34,10 @@ class Transactions(Protocol):
     @property
     def in_block(self) -> bool:
         """Whether a transaction block is open."""
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether the running statement is one of several in its Query message."""
 
     def check_may_parse(self, text: str) -> None:
         """Raise InFailedSqlTransaction if it has failed and a statement does not end it."""
@@ -69,28 +72,24 @@ class Peer(Protocol):
         """Its number."""
 
     @property
-    def peer(self) -> str:
-        """The client's address."""
-
-    @property
     def plan_lookups(self) -> Mapping[str, Mapping[str, int]]:
         """Of all sessions, hits and misses of plans for texts, by reason."""
 
     @property
-    def encryption(self) -> Encryption | None:
-        """Of the client's connection."""
+    def backend(self) -> Backend:
+        """Its client."""
 
     @property
-    def backend_type(self) -> str:
-        """What it is for, as pg_stat_activity says it."""
+    def news(self) -> News:
+        """What its client is told without asking."""
+
+    @property
+    def interrupts(self) -> Interrupts:
+        """What ends the running statement, or the session."""
 
     @property
     def database(self) -> str:
         """Its database."""
-
-    @property
-    def temporary_schema(self) -> str:
-        """The id of the schema of its temporary objects."""
 
     @property
     def roles(self) -> SessionRoles:
@@ -123,20 +122,6 @@ class Peer(Protocol):
     @property
     def last_values(self) -> LastValues:
         """The last values that sequences gave to it."""
-
-    @property
-    def inbox(self) -> Inbox:
-        """Its notifications."""
-
-    @property
-    def closed(self) -> asyncio.Event:
-        """Is set at its end."""
-
-    def interrupt(self, reason: DatabaseError) -> None:
-        """End the running statement with `reason`."""
-
-    def terminate(self, reason: DatabaseError) -> None:
-        """End the session at once with `reason`; a commit on its way to the disk is let through."""
 
 
 class Parser(Protocol):

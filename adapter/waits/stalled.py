@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.news import Notices
 from foreshore.catalog.state import State
 from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId

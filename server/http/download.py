@@ -25,7 +25,7 @@ class Download:
         self._session = opened.session
         self._kind = kind
         self._gathered = b""
-        exchange.interruptible = opened.session.interruptible
+        exchange.interruptible = opened.session.interrupts.running
 
     async def run(self, request: SqlRequest) -> None:
         """Run the statement and send its rows; raises DatabaseError, Disconnected."""

@@ -111,7 +111,7 @@ class Sessions:
                     login=guest.login,
                 )
             )
-            session.when_terminated(ending.end)
+            session.interrupts.when_terminated(ending.end)
             opened = Opened(session, ending)
             self._open.add(opened)
             try:
@@ -135,7 +135,7 @@ class Sessions:
         while self._open and not hurry.is_set() and loop.time() < end_at:
             for each in list(self._open):
                 if each.may_end:
-                    each.session.terminate(self._closing)
+                    each.session.interrupts.terminate(self._closing)
             with suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_STEP_S):
                     await hurry.wait()
@@ -144,7 +144,7 @@ class Sessions:
         """Open no more sessions and end all, after commits that are in progress."""
         self._closing = reason or AdminShutdown()
         for each in list(self._open):
-            each.session.terminate(self._closing)
+            each.session.interrupts.terminate(self._closing)
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 for each in list(self._open):

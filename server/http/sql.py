@@ -83,7 +83,7 @@ class _Answer:
         self._is_begun = False
         self._is_first = True
         self._in_rows = False
-        exchange.interruptible = opened.session.interruptible
+        exchange.interruptible = opened.session.interrupts.running
 
     async def run(self, request: SqlRequest) -> None:
         """Run the statements and send their results."""
@@ -159,7 +159,7 @@ class _Answer:
             await self._object(fields)
 
     def _notices(self) -> list[Any]:
-        return [notice_fields(each) for each in self._session.notices()]
+        return [notice_fields(each) for each in self._session.news.notices()]
 
     async def _object(self, fields: dict[str, Any]) -> None:
         self._begin_object()

@@ -114,7 +114,7 @@ class _Stream:
         self._meaning = ""  # of the query
         self._sending = asyncio.Lock()
         self._sent_at = asyncio.get_running_loop().time()
-        exchange.interruptible = opened.session.interruptible
+        exchange.interruptible = opened.session.interrupts.running
 
     async def run(self, token: Token | None) -> None:
         """Send events until the query can change no more; raises Disconnected."""

@@ -136,7 +136,7 @@ class _Conversation:
         """Cancel what runs, else the next of the requests that have come before."""
         if self._opened is not None and self._is_running:
             session = self._opened.session
-            self._sessions.client.cancel(session.pid, session.secret)
+            self._sessions.client.cancel(session.pid, session.backend.secret)
             return
         starts = self._opened is None  # the first message is no request
         self._cancels_next = self._taken > starts
@@ -185,9 +185,9 @@ class _Conversation:
 
     async def _serve(self, opened: Opened) -> None:
         session = opened.session
-        session.when_notified(self._wake)
+        session.news.when_notified(self._wake)
         await self._parameters()
-        secret = int.from_bytes(session.secret, "big")
+        secret = int.from_bytes(session.backend.secret, "big")
         await self._send("BackendKeyData", {"conn_id": session.pid, "secret_key": secret})
         while True:
             await self._ready()
@@ -270,19 +270,19 @@ class _Conversation:
 
     async def _notifications(self) -> None:
         assert self._opened is not None
-        while found := self._opened.session.notifications(NOTIFICATIONS_PER_TURN):
+        while found := self._opened.session.news.notifications(NOTIFICATIONS_PER_TURN):
             for conn_id, channel, payload in found:
                 fields = {"conn_id": conn_id, "channel": channel, "payload": payload}
                 await self._send("Notification", fields)
 
     async def _parameters(self) -> None:
         assert self._opened is not None
-        for name, value in self._opened.session.changed_parameters().items():
+        for name, value in self._opened.session.news.changed_parameters().items():
             await self._send("ParameterStatus", {"name": name, "value": value})
 
     async def _notices(self) -> None:
         assert self._opened is not None
-        for each in self._opened.session.notices():
+        for each in self._opened.session.news.notices():
             await self._send("Notice", notice_fields(each))
 
     async def refuse(self, error: Exception) -> None:
@@ -308,7 +308,7 @@ class _Conversation:
                 if self._opened is None:
                     await self._socket.send_text(text)
                     return
-                with self._opened.session.interruptible():
+                with self._opened.session.interrupts.running():
                     await self._socket.send_text(text)
         except TimeoutError:
             self._socket.scope["state"]["transport"].abort()

@@ -123,7 +123,7 @@ class TestEnvironment:
             lines.append(f"ERROR {error.sqlstate}: {error.message}")
             lines += [f"DETAIL: {each}" for each in (error.detail or "").splitlines()]
             lines += [f"HINT: {error.hint}"] if error.hint else []
-        lines += [f"{each.severity}: {each.message}" for each in session.notices()]
+        lines += [f"{each.severity}: {each.message}" for each in session.news.notices()]
         lines += [session.transaction_status] if session.transaction_status != "I" else []
         if alone:
             with SLOW.apart():

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from foreshore.adapter.client import (
+    Backend,
     Completed,
     CopyIn,
     CopyOptions,
@@ -170,7 +171,7 @@ class FakeClient:
 
     def cancel(self, pid: int, secret: bytes) -> None:
         session = self.sessions.get(pid)
-        if session is not None and secret == session.secret:
+        if session is not None and secret == session.backend.secret:
             session.cancelled.set()
 
 
@@ -193,10 +194,10 @@ class FakeTarget:
 class FakeSession:
     def __init__(self, client: FakeClient, pid: int) -> None:
         self.client = client
-        self.extended = self
+        self.extended = self.news = self.interrupts = self
         self.pid = pid
         self.inbox = Inbox(pid)
-        self.secret = b"\xde\xad\xbe\xef"
+        self.backend = Backend(secret=b"\xde\xad\xbe\xef")
         self.transaction_status = "I"
         self.time_zone = "UTC"
         self.client_encoding = "UTF8"
@@ -254,7 +255,7 @@ class FakeSession:
         self.end(reason)
 
     @property
-    def has_news(self) -> bool:
+    def may_wait(self) -> bool:
         return bool(self.parameters or self.pending_notices or self.inbox.waiting)
 
     def notices(self) -> list[Notice]:
@@ -329,7 +330,7 @@ class FakeSession:
             self._portals[portal] = FakePortal(found, args, formats)
             return self._portals[portal]
 
-    def interruptible(self) -> AbstractContextManager[None]:
+    def running(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def told(self) -> None:

@@ -8,7 +8,7 @@ from foreshore.sql.plan import AlterNetworkPolicy, CreateNetworkPolicy
 
 def peer_of(context: StatementContext) -> str:
     """Return where the session's client is."""
-    return context.session.peer
+    return context.session.backend.address
 
 
 def create_network_policy(context: StatementContext, plan: CreateNetworkPolicy) -> Completed:

@@ -6,7 +6,8 @@ from typing import Any
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.news import Notices
 from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.role_names import (
     current_role,

@@ -19,7 +19,8 @@ from foreshore.adapter.external.details import details_of, table_of
 from foreshore.adapter.sources.changes.altering import alter_part
 from foreshore.adapter.sources.changes.refresh_lake import is_lake_table, refresh_lake_table
 from foreshore.adapter.sources.tables import is_table, source_called
-from foreshore.adapter.statement.context import Notices, StatementContext
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.news import Notices
 from foreshore.adapter.statement.planner import Planner
 from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned

@@ -55,7 +55,7 @@ class Database:
         return self._env.sessions[f"{self.name}.{session}"].transactions
 
     def interrupt(self, session: str) -> None:
-        self._env.sessions[f"{self.name}.{session}"].interrupt(QueryCanceled())
+        self._env.sessions[f"{self.name}.{session}"].interrupts.request(QueryCanceled())
 
 
 def run(

@@ -159,7 +159,7 @@ def test_unfinished_resize_leaves_cluster_as_it_was(
         )
         await until(lambda: len(replicas_running(env)) > len(before) or resize.done())
         if how == "cancel":
-            (await env.session("s")).interrupt(QueryCanceled())
+            (await env.session("s")).interrupts.request(QueryCanceled())
         elif how == "drop":
             await env.query("d", "DROP CLUSTER c CASCADE", alone=False)
         answer = await resize

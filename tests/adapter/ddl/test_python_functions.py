@@ -214,7 +214,7 @@ async def test_endless_loop_is_cancelled_while_others_go_on(env: TestEnvironment
         assert await env.query("b", "SELECT count(*) FROM s", alone=False) == "1\nSELECT 1"
         assert not spinning.done()
         session = await env.session("a")
-        env.environment.cancel(session.pid, session.secret)
+        env.environment.cancel(session.pid, session.backend.secret)
         assert (await spinning).startswith("ERROR 57014")
 
 

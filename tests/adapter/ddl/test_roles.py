@@ -21,9 +21,9 @@ async def test_search_path_too_long_for_clients_is_refused_and_does_not_lock_out
         patched.setattr(session_variables, "LONGEST_REPORTED", 1 << 20)
         await env.ran("a", keep)
     session = await env.environment.connect(Startup("long", "foreshore", {}))
-    reported = session.changed_parameters()
+    reported = session.news.changed_parameters()
     assert reported["search_path"] == "public"
-    assert [each.message for each in session.notices()] == [
+    assert [each.message for each in session.news.notices()] == [
         'invalid value for parameter "search_path"'
     ]
     await session.close()
@@ -123,7 +123,7 @@ async def test_kept_settings_that_cannot_be_set_are_warned_of(env: TestEnvironme
     await env.ran("a", "DROP ROLE temporary")
     begun = await env.environment.connect(Startup("bound", "foreshore", {}))
     assert begun.role.name == "bound"
-    assert [each.message for each in begun.notices()] == ['role "temporary" does not exist']
+    assert [each.message for each in begun.news.notices()] == ['role "temporary" does not exist']
     await begun.close()
     for asked in ({"role": "temporary"}, {"database": "closed"}, {"statement_timeout": "x"}):
         with pytest.raises(DatabaseError):

@@ -35,7 +35,7 @@ def test_cancelled_nextval_does_not_disturb_others(
         monkeypatch.setattr(consensus, "compare_and_set", slow)
         cancelled = asyncio.create_task(env.query("s", f"SELECT {call}", alone=False))
         await asked.wait()
-        (await env.session("s")).interrupt(QueryCanceled())
+        (await env.session("s")).interrupts.request(QueryCanceled())
         assert await cancelled == "ERROR 57014: canceling statement due to user request"
         other = asyncio.create_task(env.query("o", "SELECT nextval('r')", alone=False))
         gate.set()

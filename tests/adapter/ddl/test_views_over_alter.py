@@ -108,7 +108,7 @@ async def test_alter_that_waits_for_stopped_view_can_be_canceled(
     await asyncio.sleep(0.1)
     assert not altering.done()
     assert not created.done()
-    (await env.session("s")).interrupt(QueryCanceled())
+    (await env.session("s")).interrupts.request(QueryCanceled())
     assert (await altering).startswith("ERROR 57014")
     assert await created == "CREATE TABLE"
     await env.query("s", "SET statement_timeout = '300ms'")

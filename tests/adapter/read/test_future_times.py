@@ -90,8 +90,10 @@ async def test_wait_for_future_time_ends_with_cancel_and_timeout(env: TestEnviro
     far = f"SELECT * FROM far AS OF {YEAR_9999}"
     session = await env.session("r")
     task = await waiting(env, "r", far)
-    assert session.notices()[0].message.startswith("waiting for time 253402300799000, which is")
-    session.interrupt(QueryCanceled())
+    assert session.news.notices()[0].message.startswith(
+        "waiting for time 253402300799000, which is"
+    )
+    session.interrupts.request(QueryCanceled())
     assert await task == "ERROR 57014: canceling statement due to user request"
     for query in (far, "SELECT * FROM far WHERE k = 1 AS OF AT LEAST now() + interval '1 day'"):
         answer = await env.query("r", f"SET statement_timeout = '100ms'; {query}")

@@ -249,14 +249,14 @@ async def test_change_in_flight_happens_once(
         client.receive(run("add", 1, 1) + run("add", 2, 1))
         await gate.reached.wait()
         ended: list[object] = []
-        client.session.when_terminated(ended.append)
+        client.session.interrupts.when_terminated(ended.append)
         match then:
             case "gone":
                 client.wire.eof_received()
             case "terminated":
-                client.session.terminate(AdminShutdown())
+                client.session.interrupts.terminate(AdminShutdown())
             case "cancelled":
-                client.session.interrupt(AdminShutdown())
+                client.session.interrupts.request(AdminShutdown())
         await asyncio.sleep(0.01)
         assert not ended
         assert not client.transport.written

@@ -365,7 +365,7 @@ async def test_subscription_ends_with_its_transaction(client: MemoryClient) -> N
     await until(lambda: b"one" in client.transport.written)
     followed = [each for each in gc.get_objects() if type(each).__name__ == "Subscriber"]
     assert followed
-    client.session.interrupt(QueryCanceled())
+    client.session.interrupts.request(QueryCanceled())
     assert b"C57014" in await client.ready()
     assert {type(each._state).__name__ for each in followed} == {"Ended"}
 
@@ -404,7 +404,7 @@ async def test_long_message_gives_its_room_back(client: MemoryClient) -> None:
 async def test_encoding_of_the_connection_request_holds_at_once(env: TestEnvironment) -> None:
     startup = Startup("foreshore", "foreshore", {"client_encoding": "LATIN1"})
     session = await env.environment.connect(startup)
-    assert session.changed_parameters()["client_encoding"] == "LATIN1"
+    assert session.news.changed_parameters()["client_encoding"] == "LATIN1"
     client = await MemoryClient.connect(session)
     answered = await client.send(query("SELECT chr(233)"))
     assert b"\xe9C" in answered

@@ -25,7 +25,7 @@ async def test_limit_ends_planning(
         reasons.append(reason)
         task.cancel()
 
-    session.when_terminated(end)
+    session.interrupts.when_terminated(end)
     if is_before:
         assert session.outlives_client()
     task = asyncio.create_task(session.extended.parse("", LONG, ()))

@@ -8,7 +8,7 @@ from typing import Any
 from foreshore.adapter.ddl.temporary import sweep
 from foreshore.catalog.durable import CATALOG_SHARD, load
 from foreshore.errors import Unavailable
-from foreshore.ids import is_user
+from foreshore.ids import is_user, temporary_schema
 from tests.adapter.harness import TestEnvironment, until
 
 
@@ -29,7 +29,7 @@ def shards(env: TestEnvironment) -> set[str]:
 
 
 async def own_schema(env: TestEnvironment, name: str) -> str:
-    return (await env.session(name)).temporary_schema
+    return temporary_schema((await env.session(name)).pid)
 
 
 def test_temporary_objects_are_protected_from_other_sessions(tmp_path: Path) -> None:

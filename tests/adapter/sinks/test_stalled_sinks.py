@@ -186,7 +186,7 @@ async def test_wait_for_a_sink_that_is_dropped_meanwhile(
     for name in statements:
         session = await env.session(name)
         async with asyncio.timeout(60):
-            while not session.notice.waiting:  # noqa: ASYNC110
+            while not session.news.notice.waiting:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
     await env.ran("a", "DROP SINK s")
     named, of_all = await asyncio.gather(*waiting)

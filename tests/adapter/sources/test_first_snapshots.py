@@ -122,10 +122,10 @@ async def test_a_read_of_a_view_that_is_filled_for_long_gets_a_notice(
     )
     session = await env.session("f")
     told = asyncio.Event()
-    session.when_noticed(told.set)
+    session.news.when_noticed(told.set)
     reading = asyncio.create_task(env.query("f", "SELECT * FROM slow"))
     await told.wait()
-    session.interrupt(QueryCanceled())
+    session.interrupts.request(QueryCanceled())
     notice = 'NOTICE: waiting for materialized view "slow", which is being filled'
     assert notice in await reading
     await asyncio.sleep(0.05)  # a statement that is over tells no other

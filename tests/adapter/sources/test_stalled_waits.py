@@ -23,7 +23,7 @@ async def until_told(env: TestEnvironment, told: str) -> None:
     """Wait until the session that waits was sent a notice."""
     session = await env.session("w")
     async with asyncio.timeout(60):
-        while not any(told in each.message for each in session.notice.waiting):  # noqa: ASYNC110
+        while not any(told in each.message for each in session.news.notice.waiting):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 

@@ -68,7 +68,7 @@ async def test_advisory_lock_wait_ends_with_timeout_or_deadlock(env: TestEnviron
     circle = await env.query("b", "SELECT pg_advisory_xact_lock(1)")
     assert circle.startswith("ERROR 40P01: deadlock detected")
     assert not waits.done()
-    (await env.session("a")).interrupt(QueryCanceled())
+    (await env.session("a")).interrupts.request(QueryCanceled())
     assert (await waits).startswith("ERROR 57014")
     assert await one(env, "b", "pg_advisory_unlock(2)") == "t"
     assert await one(env, "b", "pg_try_advisory_lock(2)") == "t", "nobody waits any more"

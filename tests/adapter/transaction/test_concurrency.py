@@ -96,11 +96,11 @@ async def test_view_shows_write_to_next_read(env: TestEnvironment) -> None:
 
 async def test_cancelled_statement_leaves_no_state(env: TestEnvironment) -> None:
     session = await env.session("s0")
-    asyncio.get_running_loop().call_later(0.1, session.interrupt, QueryCanceled())
+    asyncio.get_running_loop().call_later(0.1, session.interrupts.request, QueryCanceled())
     answer = await env.query("s0", "SELECT pg_sleep(30)")
     assert answer == "ERROR 57014: canceling statement due to user request"
     assert await env.query("s0", "SELECT 1") == "1\nSELECT 1"
-    session.interrupt(QueryCanceled())  # of nothing
+    session.interrupts.request(QueryCanceled())  # of nothing
     assert await env.query("s0", "SELECT 2") == "2\nSELECT 1"
 
 
@@ -234,7 +234,7 @@ async def test_wait_for_late_collection_sends_notice(
     )
     session = await env.session("s0")
     told = asyncio.Event()
-    session.when_noticed(told.set)
+    session.news.when_noticed(told.set)
     monkeypatch.setattr(timestamp, "FAR_BEHIND_MS", 3_600_000)
     answer = await env.query("s0", f"SET statement_timeout = '100ms'; {query}")
     assert "57014" in answer
@@ -245,7 +245,7 @@ async def test_wait_for_late_collection_sends_notice(
     monkeypatch.setattr(timestamp, "FAR_BEHIND_MS", 50)
     asking = asyncio.create_task(env.query("s0", query))
     await told.wait()
-    session.interrupt(QueryCanceled())
+    session.interrupts.request(QueryCanceled())
     notice = 'NOTICE: waiting for materialized view "unfilled", which is being filled'
     assert notice in await asking
 

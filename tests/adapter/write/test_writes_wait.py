@@ -26,7 +26,7 @@ async def test_waiting_write_can_be_cancelled(own_env: TestEnvironment, in_block
         own_env.query("w", "COMMIT" if in_block else "INSERT INTO t VALUES (1)", alone=False)
     )
     await waiting(own_env)
-    session.interrupt(QueryCanceled())
+    session.interrupts.request(QueryCanceled())
     assert await write == "ERROR 57014: canceling statement due to user request"
     await own_env.query("w", "SET statement_timeout = '1ms'")
     said = await own_env.query("w", "INSERT INTO t VALUES (1)", alone=False)
@@ -38,8 +38,8 @@ async def test_waiting_write_can_be_cancelled(own_env: TestEnvironment, in_block
     write = asyncio.create_task(own_env.query("w", "INSERT INTO t VALUES (1)", alone=False))
     await waiting(own_env)
     ended: list[DatabaseError] = []
-    session.when_terminated(ended.append)
-    session.terminate(AdminShutdown())
+    session.interrupts.when_terminated(ended.append)
+    session.interrupts.terminate(AdminShutdown())
     assert ended  # at once: nothing is on its way to the disk
     write.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -117,11 +117,11 @@ async def test_cancel_during_commit_is_too_late(
             assert isinstance(execution, Rows)
             async for batch in execution.batches:
                 counts.append(batch.num_rows)
-                session.interrupt(QueryCanceled())
+                session.interrupts.request(QueryCanceled())
 
     write = asyncio.create_task(client())
     await gate.reached.wait()
-    session.interrupt(QueryCanceled())
+    session.interrupts.request(QueryCanceled())
     gate.open()
     async with asyncio.timeout(30):
         await write
