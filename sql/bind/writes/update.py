@@ -43,8 +43,9 @@ def _matching_rows(
     """
     planning.depends_on.add(item.id)
     scope = row_of(planning, item, ref, item.desc.columns)
+    is_once = not others or item.desc.keys  # whether each of its rows is there once
     part = BoundItem(
-        distinct(table) if others else table,
+        table if is_once else distinct(table),
         scope.columns,
         scope.tables,
         scope.visible,
@@ -70,7 +71,10 @@ def _matching_rows(
 
 
 def _join_matches(item: ItemView, matches: Relation) -> Relation:
-    """Return the rows of the table joined with `matches`, whose first columns are the table's."""
+    """Return the rows of the table joined with `matches`, whose first columns are the table's.
+
+    The table's own columns are returned: equal values may differ, as 0 and -0 do.
+    """
     columns = item.desc.columns
     width = len(columns)
     equal = tuple(
@@ -79,7 +83,8 @@ def _join_matches(item: ItemView, matches: Relation) -> Relation:
     )
     nullable = tuple(i for i, c in enumerate(columns) if c.nullable)
     joined = Join((Get(item.id, columns, item.desc.keys), matches), equal, nullable)
-    return Project(joined, tuple(range(width, width + len(columns_of(matches)))))
+    others = range(2 * width, width + len(columns_of(matches)))
+    return Project(joined, (*range(width), *others))
 
 
 def _once_each(item: ItemView, matches: Relation) -> Relation:
