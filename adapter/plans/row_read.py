@@ -43,10 +43,10 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.cost import (
     LIGHT,
     LONG,
-    cost_of_relation,
+    cost_of_a_row,
     has_growing_call,
-    is_heavy,
     size_of,
+    takes_long_for_a_row,
 )
 from foreshore.expr.ir import (
     Finishing,
@@ -297,7 +297,7 @@ def _are_short(found: Mapping[GlobalId, Iterable[Row]]) -> bool:
 def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRead | None:
     """Return `peek` compiled, if it reads rows under whole keys of tables, or nothing."""
     query, path = peek.query, peek.path
-    if peek.is_large or peek.has_side_effects or query.init_plans:
+    if peek.has_side_effects or query.init_plans:
         return None
     if query.changes or query.row_outputs or query.recursions:
         return None
@@ -318,8 +318,8 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
             relation, sources = few.relation, _sources(few.steps, few.relation, planned)
         case _:
             return None
-    cost = cost_of_relation(relation, overhead=0)[1]  # for one row of each source
-    if is_heavy(relation) or cost > LIGHT:
+    cost = cost_of_a_row(relation)
+    if takes_long_for_a_row(relation) or cost > LIGHT:
         return None
     found = [each for each in sources if each is not None]
     if len(found) < len(sources):
@@ -353,7 +353,7 @@ def plan_over_rows(id: GlobalId, relation: Relation, query: Query | None = None)
     finishing = Finishing((), None, 0, tuple(range(width))) if query is None else query.finishing
     if query is not None and (query.row_outputs or _is_cut(query)):
         return None
-    if is_heavy(relation) or cost_of_relation(relation, overhead=0)[1] > LIGHT:
+    if takes_long_for_a_row(relation) or cost_of_a_row(relation) > LIGHT:
         return None
     program = compile_rows(relation, finishing, is_cut=False)
     if program is None or not {*program.collections} <= {id}:

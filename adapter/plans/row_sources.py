@@ -59,6 +59,11 @@ from foreshore.update import Timestamp
 
 _INTEGERS = frozenset({"int2", "int4", "int8"})
 _TEXTS = frozenset({"text", "varchar", "name"})
+# Ends of names of columns whose values many objects have in common.
+_SHARED = (
+    *("catalog", "schema", "namespace", "owner", "classid", "classoid", "tablespace", "collation"),
+    *("typid", "parentid", "relam", "lang", "schema_id", "database_id", "owner_id", "cluster_id"),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,9 +228,22 @@ def keys_of_catalog(id: GlobalId) -> TableKeys:
     if not depends_on_catalog_alone(builtin):
         return TableKeys()
     columns = builtin.desc.columns
+    names = builtin.desc.names
     places = [i for i, column in enumerate(columns) if is_plain(column.type)]
+    places.sort(key=lambda i: _commonness(names[i], columns[i].type))
     rows = None if builtin.name in PARTED else len(columns)
-    return TableKeys(tuple(TableKey(str(i), (i,)) for i in places), rows)
+    return TableKeys(tuple(TableKey(names[i], (i,)) for i in places), rows)
+
+
+def _commonness(name: str, type: SqlType) -> int:
+    """Return a greater number for a column of the catalog that more rows have in common."""
+    if name in ("oid", "id"):
+        return 0
+    if name.endswith(_SHARED):
+        return 3
+    if type.name in _TEXTS:
+        return 1 if name.endswith("_id") else 2
+    return 1 if type.name == "oid" else 4
 
 
 def _catalog_rows(step: KeyStep | WholeStep, over: Sequence[Relation]) -> CatalogRows | None:

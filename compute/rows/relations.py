@@ -47,7 +47,7 @@ from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, Datum, SqlType
 
-MOST_NODES = 120
+MOST_NODES = 300
 MOST_CONSTANTS = 1000  # rows of a constant
 MOST_WORK = 10_000  # pairs of rows that joins look at
 

@@ -509,6 +509,20 @@ def _number_column(relation: Relation) -> int | None:
             return None
 
 
+def cost_of_a_row(relation: Relation) -> int:
+    """Return the estimated cost of all scalars of `relation`, each for one row.
+
+    Series of integers are left out.
+    """
+    scalars = [
+        each
+        for node in walk_relations(relation)
+        for each in _computed(node)
+        if not (isinstance(node, FlatMap) and is_series_of_integers(each))
+    ]
+    return sum(cost_of(each).total for each in scalars)
+
+
 def cost_of_relation(relation: Relation, overhead: int = OVERHEAD) -> tuple[int, int]:
     """Return the estimated number of rows of `relation`, and the cost of computing them.
 
