@@ -140,10 +140,15 @@ def _names_of_oids() -> Iterator[Definition]:
           WHEN $1 <= 16385 OR $1 IN (16552, 16553) OR $1 BETWEEN 16460 AND 16465
           THEN _format_type($1, $2)
         ELSE coalesce((SELECT CASE WHEN v.visible THEN '' ELSE quote_ident(n.nspname) || '.' END
-                       || quote_ident(t.typname) || CASE WHEN t.oid <> $1 THEN '[]' ELSE '' END
-        FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+                       || quote_ident(t.typname) || t.dimensions
+        FROM (SELECT t.oid, t.typname, t.typnamespace, t.typtype, t.typcategory, '' AS dimensions
+              FROM pg_catalog.pg_type t WHERE t.oid = $1
+              UNION ALL
+              SELECT t.oid, t.typname, t.typnamespace, t.typtype, t.typcategory, '[]'
+              FROM pg_catalog.pg_type t WHERE t.typarray = $1 AND t.oid <> $1) t
+        JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
         JOIN mz_internal.pg_relation_visibility v ON v.oid = t.oid
-        WHERE $1 <> 0 AND $1 IN (t.oid, t.typarray)
+        WHERE $1 <> 0
           AND (t.typtype IN ('d', 'e', 'c') OR t.typcategory IN ('l', 'm'))), '???') END""",
     )
     yield ("_regtype_name", "oid", TEXT, "CASE WHEN $1 = 0 THEN '-' ELSE format_type($1, NULL) END")

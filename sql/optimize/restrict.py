@@ -118,8 +118,8 @@ def _restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
         found = next((e for id in left if (e := _step(reads[id], tables[id].keys, known))), None)
         if found is None:
             sizes = [(rows, id) for id in left if (rows := tables[id].rows) is not None]
-            if not sizes or min(sizes)[0] > SMALL:
-                return None
+            if len(sizes) < len(left) or min(sizes)[0] > SMALL:
+                return None  # all rows of a small table find too many of a large one
             steps.append(WholeStep(min(sizes)[1]))
         else:
             steps.append(found)

@@ -77,6 +77,62 @@ def test_second_connection_reuses_catalog_answers(
     assert evaluated != []
 
 
+# What tools ask about one table, whose number is OID.
+OF_A_TABLE = (
+    "SELECT a.attname, format_type(a.atttypid, a.atttypmod), (SELECT pg_get_expr(d.adbin, d.adrelid)"
+    " FROM pg_attrdef d WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum AND a.atthasdef),"
+    " (SELECT c.collname FROM pg_collation c, pg_type t WHERE c.oid = a.attcollation"
+    " AND t.oid = a.atttypid AND a.attcollation <> t.typcollation), col_description(attrelid, attnum)"
+    " FROM pg_attribute a WHERE a.attrelid = 'OID' AND a.attnum > 0 ORDER BY a.attnum",
+    "SELECT c2.relname, i.indisprimary, pg_get_indexdef(i.indexrelid, 0, true),"
+    " pg_get_constraintdef(con.oid, true) FROM pg_class c, pg_class c2, pg_index i"
+    " LEFT JOIN pg_constraint con ON conrelid = i.indrelid AND conindid = i.indexrelid"
+    " AND contype IN ('p', 'u', 'x') WHERE c.oid = 'OID' AND c.oid = i.indrelid"
+    " AND i.indexrelid = c2.oid ORDER BY i.indisprimary DESC, c2.relname",
+    "SELECT conname, conrelid::regclass, pg_get_constraintdef(oid, true) FROM pg_constraint"
+    " WHERE confrelid IN (SELECT pg_partition_ancestors('OID') UNION ALL VALUES ('OID'::regclass))"
+    " AND contype = 'f' AND conparentid = 0 ORDER BY conname",
+    "SELECT c.relkind, array_to_string(c.reloptions || array(SELECT 'toast.' || x"
+    " FROM unnest(tc.reloptions) x), ', '), CASE WHEN c.reloftype = 0 THEN '' ELSE"
+    " c.reloftype::regtype::text END, am.amname FROM pg_class c LEFT JOIN pg_class tc"
+    " ON c.reltoastrelid = tc.oid LEFT JOIN pg_am am ON c.relam = am.oid WHERE c.oid = 'OID'",
+)
+
+
+def test_what_is_asked_about_a_table_is_found_by_keys(
+    runner: asyncio.Runner, env: TestEnvironment, evaluated: list[object]
+) -> None:
+    async def ask(number: int) -> list[str]:
+        (oid, _) = (await env.query("a", f"SELECT 'asked{number}'::regclass::oid")).splitlines()
+        return [await env.query("a", sql.replace("OID", oid)) for sql in OF_A_TABLE]
+
+    async def asked() -> None:
+        await env.query("a", "CREATE TYPE shade AS ENUM ('light', 'dark')")
+        for number in range(70):
+            await env.query(
+                "a",
+                f"CREATE TABLE asked{number} (id int PRIMARY KEY, name varchar(9) DEFAULT 'x',"
+                f" up int REFERENCES asked{number} (id), shades shade[])",
+            )
+        for number in range(4):  # until the shapes of all texts are known
+            await ask(number)
+        evaluated.clear()
+        columns, indexes, references, table = [told.splitlines() for told in await ask(5)]
+        assert columns[:4] == [
+            "id|integer|NULL|NULL|NULL",
+            "name|character varying(9)|'x'::character varying|NULL|NULL",
+            "up|integer|NULL|NULL|NULL",
+            "shades|shade[]|NULL|NULL|NULL",
+        ]
+        definition = "CREATE UNIQUE INDEX asked5_pkey ON public.asked5 USING btree (id)"
+        assert indexes[0] == f"asked5_pkey|t|{definition}|PRIMARY KEY (id)"
+        assert references[0].split("|")[0] == "asked5_up_fkey"
+        assert table[0].split("|")[0] == "r"
+        assert evaluated == []
+
+    runner.run(asked())
+
+
 def test_concurrent_connections_compute_answer_once(
     runner: asyncio.Runner, env: TestEnvironment, evaluated: list[object]
 ) -> None:
