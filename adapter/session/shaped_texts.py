@@ -188,6 +188,10 @@ class ShapedTexts:
         places, fixed = places_of(syntax, shape), seen.fixed or frozenset()
         chosen = [each for each in dict.fromkeys(places.values()) if each.literal not in fixed]
         shaped = await self._standing(shape, syntax, prepared, places, chosen)
+        numbers = [each for each in chosen if str(shape.values[each.literal]).isdecimal()]
+        if shaped is None and len(numbers) < len(chosen):  # what else is written may be always so
+            shaped = await self._standing(shape, syntax, prepared, places, numbers)
+            chosen = chosen if shaped is None else numbers
         if shaped is None:
             values = [shape.values[each.literal] for each in chosen]
             if len(set(values)) < len(values) and seen.times < MOST_EQUAL:

@@ -25,6 +25,8 @@ from foreshore.sql.parse.shapes import Taken, Value
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.types import REG_NAMES, TEXT, UNKNOWN, Datum, SqlType
 
+MOST_OIDS = 1 << 32
+
 
 class LiteralDecides(Exception):
     """No parameter can stand for a literal, as its value decides what the text means."""
@@ -48,6 +50,10 @@ class Reading(NamedTuple):
             if not isinstance(value, int) or not low <= value <= high:
                 raise LiteralDecides
             return value
+        if self.type.name in REG_NAMES:
+            if not _is_oid(value):
+                raise LiteralDecides
+            return int(str(value))
         sample = Literal(value, self.source)
         found = _constant(coerce(_planning(zone), sample, self.target, self.context, 0))
         if found is None or found.type != self.type:
@@ -131,7 +137,7 @@ class LiteralParameters(ParameterTypes):
         if coerced is None and sample.type != UNKNOWN:
             return None
         found = _constant(coerced)
-        if found is None or _is_name(found.type):
+        if found is None or (_is_name(found.type) and not _is_oid(sample.value)):
             raise LiteralDecides
         self._samples.append(found)
         self._types.append(found.type)
@@ -158,6 +164,12 @@ class LiteralParameters(ParameterTypes):
 def _sample(taken: Taken, values: list[Value]) -> Literal:
     value = taken.of(values)
     return Literal(value, UNKNOWN) if taken.is_string else number(str(value))
+
+
+def _is_oid(value: Datum) -> bool:
+    """Whether a string is the number of an object, in the place of its name."""
+    is_number = isinstance(value, str) and value.isascii() and value.isdecimal()
+    return is_number and int(str(value)[:11]) < MOST_OIDS
 
 
 def _is_name(type: SqlType) -> bool:
