@@ -160,6 +160,7 @@ class Round:
                 "ROLLBACK",
                 "DEALLOCATE ALL",
                 *SETTINGS,
+                *(() if ours else ("SET plan_cache_mode = force_custom_plan",)),
                 f"DROP SCHEMA IF EXISTS {name} CASCADE",
                 f"CREATE SCHEMA {name}",
                 f"SET search_path = {name}",

@@ -5,11 +5,20 @@ from random import Random
 
 from tests.statements.expressions import Expressions, Scope
 from tests.statements.schema import Column, Schema, Table
-from tests.statements.values import ALIKE, VALUES, Statement, plain
+from tests.statements.values import ALIKE, RUNS, VALUES, Statement, plain
 
 SELECTED = tuple(dict.fromkeys(plain(each) for each in VALUES))
 SORTED = tuple(each for each in SELECTED if each != "jsonb")
 UNORDERED = ("uuid", "bool", "bytea", "jsonb")  # types without max and min
+# What keys are computed from others.
+COMPUTED = {
+    "int": ("? - 1", "? + 1", "? % 7", "abs(?)", "(? + ?) / 2", "coalesce(?, ?) + 0", "10 / ?"),
+    "bigint": ("? - 1", "? * 2", "? % 7", "greatest(?, ?) - 1"),
+    "text": ("lower(?)", "upper(?)", "? || ''", "left(?, 1)", "coalesce(?, ?)"),
+    "date": ("?::date + 1", "?::date - 0"),
+    "timestamp": ("?::timestamp + interval '1 day'", "date_trunc('day', ?::timestamp)"),
+    "timestamptz": ("?::timestamptz - interval '1 hour'", "?::timestamptz + interval '0'"),
+}
 SUMMED = ("int", "bigint", "smallint", "numeric")
 
 
@@ -76,12 +85,34 @@ class Queries(Expressions):
                 return f"({name} = {key(column)} OR {name} = {key(column)})"
             case "least":
                 return f"{name} >= {key(column)} AND {name} < {key(column)}"
-            case "computed" if plain(column.type) in ("int", "bigint"):
-                return f"{name} = {key(column)} - 1"
-            case "computed" if plain(column.type) == "text":
-                return f"{name} = lower({key(column)})"
+            case "computed" if plain(column.type) in COMPUTED:
+                return self._computed(column, name, is_view=is_view)
             case _:
                 return f"{name} = {key(column)}"
+
+    def _computed(self, column: Column, name: str, *, is_view: bool) -> str:
+        """Return a condition on a column and what is computed of arguments."""
+
+        def computed() -> str:
+            made = self.random.choice(COMPUTED[plain(column.type)])
+            while "?" in made:
+                made = made.replace("?", self._key(column), 1)
+            return made
+
+        divisor = self.parameter("int", ("0", "1", "2", "5"), cast=1)
+        is_number = plain(column.type) in ("int", "bigint")
+        kinds = ["=", "=", "=", "in", "either", *(("guarded", "decided") if is_number else ())]
+        match self.random.choice([*kinds, *(() if is_view else (">=", "<"))]):
+            case "in":
+                return f"{name} IN ({computed()}, {self._key(column)}, {computed()})"
+            case "either":
+                return f"({name} = {computed()} OR {name} = {self._key(column)})"
+            case "guarded":
+                return f"({divisor} <> 0 AND {name} = 10 / {divisor})"
+            case "decided":
+                return f"({divisor} = 0 OR {name} = 10 / {divisor})"
+            case operator:
+                return f"{name} {operator} {computed()}"
 
     def _element(self, column: Column) -> str:
         value = self.value(column.type, column.values).replace("\\", "\\\\")
@@ -537,11 +568,8 @@ class Queries(Expressions):
         names = [name for name, column in scope.columns if column.type not in ("jsonb",)]
         order = ", ".join(names)  # all columns, so that there are no peers but equal rows
         number = self.typed_leaf("int", scope)
-        over = (
-            f"OVER (PARTITION BY {partition} ORDER BY {order})"
-            if self.chance(0.7)
-            else f"OVER (ORDER BY {order})"
-        )
+        by = f"PARTITION BY {partition} " if self.chance(0.7) else ""
+        over = f"OVER ({by}ORDER BY {order}{self._frame() if self.chance(0.5) else ''})"
         function = self.random.choice(
             (
                 "row_number()",
@@ -554,11 +582,27 @@ class Queries(Expressions):
                 f"lead({number}, 1, 0)",
                 f"first_value({number})",
                 f"last_value({number})",
+                f"nth_value({number}, 2)",
                 "ntile(2)",
             )
         )
         extra = self.random.choice(names)
         return f"SELECT {extra}, {function} {over} FROM {source}{self.where(scope, found)}", "none"
+
+    def _frame(self) -> str:
+        """Return the frame of a window function."""
+        unit = self.random.choice(("ROWS", "GROUPS", "RANGE"))
+        given = self.given("bigint", self.random.choices(("0", "1", "3"), k=RUNS))
+        offsets = ("1", "2", "0", given)
+        distance = self.random.choice(offsets)
+        starts = ["UNBOUNDED PRECEDING", "CURRENT ROW"]
+        ends = ["CURRENT ROW", "UNBOUNDED FOLLOWING"]
+        if unit != "RANGE":
+            starts += [f"{distance} PRECEDING", f"{distance} PRECEDING"]
+            ends += [f"{distance} FOLLOWING", "2 FOLLOWING"]
+        between = f"BETWEEN {self.random.choice(starts)} AND {self.random.choice(ends)}"
+        excluded = ("", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES")
+        return f" {unit} {between}{self.random.choice(excluded)}"
 
     def with_part(self) -> tuple[str, str]:
         """Return a query with a WITH."""
@@ -648,8 +692,19 @@ class Queries(Expressions):
         """Return a query of a set-returning function."""
         source, scope, found = self.source()
         alias = self.alias()
-        kind = self.random.choice(("unnest", "series", "lateral"))
+        kind = self.random.choice(("unnest", "series", "bounded", "lateral", "item"))
+        if kind == "item":
+            items = [f"unnest({self.typed_leaf('int[]', scope)})"]
+            items += self.items(scope, self.types(scope))
+            return f"SELECT {', '.join(items)} FROM {source}{self.where(scope, found)}", "none"
+        some = ("0", "1", "2", "3", "4")
+        bounds = [self.given("int", self.random.choices(some, k=RUNS)) for _ in range(2)]
+        step = self.random.choice(("", ", 1", ", 2", ", -1"))
         more, column = {
+            "bounded": (
+                f"generate_series({', '.join(bounds)}{step}) AS {alias} (u)",
+                Column("u", "int"),
+            ),
             "unnest": (
                 f"unnest({self.typed_leaf('int[]', scope)}) AS {alias} (u)",
                 Column("u", "int"),

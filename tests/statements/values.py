@@ -132,6 +132,7 @@ class Parameter:
     type: str
     values: tuple[str | None, ...]  # one for each execution
     is_cast: bool  # whether it says its type
+    is_escaped: bool = False  # whether it is written with escapes
 
 
 _MARK = re.compile("\x01(\\d+)\x02")
@@ -158,6 +159,9 @@ class Statement:
             if plain(each.type) in (*INTEGERS, "numeric") and not each.is_cast:
                 return value if value[0] != "-" else f"({value})"
             quoted = "'" + value.replace("'", "''") + "'"
+            if each.is_escaped:
+                escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("a", "\\x61")
+                quoted = f"E'{escaped}'"
             return f"{quoted}::{each.type}" if each.is_cast else quoted
 
         return _MARK.sub(written, self.text)
@@ -232,7 +236,8 @@ class Values:
             None if self.random.random() < nulls else self.value(type, keys) for _ in range(RUNS)
         )
         is_cast = self.random.random() < cast or type == "float8"
-        self.parameters.append(Parameter(type, values, is_cast))
+        is_escaped = self.random.random() < 0.1
+        self.parameters.append(Parameter(type, values, is_cast, is_escaped))
         return f"\x01{len(self.parameters) - 1}\x02"
 
     def given(self, type: str, values: Sequence[str]) -> str:
