@@ -74,7 +74,7 @@ FORMS = {
     "series": "SELECT i FROM generate_series(1, $1 % 10) i",
     "frame": "SELECT a, sum(b) OVER (ORDER BY a ROWS 1 PRECEDING) FROM acc WHERE a BETWEEN $1 AND $1 + 5",
     "small table": "SELECT * FROM br",
-    "small table by condition": "SELECT n FROM br WHERE n LIKE 'n' || $1 % 10",
+    "small table by condition": "SELECT n FROM br WHERE n <> 'n' || $1 % 10 ORDER BY n LIMIT 3",
     "page of a group": "SELECT a, c FROM acc WHERE r = $1 % 10 ORDER BY a DESC LIMIT 5",
     "first of a join": "SELECT acc.a, n FROM acc JOIN br ON k = r WHERE r <> $1 ORDER BY acc.a DESC LIMIT 3",
     "columns": "SELECT attname, format_type(atttypid, atttypmod), col_description(c.oid, attnum)"

@@ -26,9 +26,16 @@ from foreshore.expr.python_calls import calls_python
 from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.ids import GlobalId, is_builtin, is_user
 from foreshore.sql.optimize.key_range import key_range
-from foreshore.sql.optimize.key_steps import KeysOf, KeyStep, Step, TableKey, TableKeys
+from foreshore.sql.optimize.key_steps import (
+    KeysOf,
+    KeyStep,
+    Step,
+    TableKey,
+    TableKeys,
+    WholeStep,
+)
 from foreshore.sql.optimize.lookup import literal_lookup
-from foreshore.sql.optimize.restrict import restricted
+from foreshore.sql.optimize.restrict import restricted, small_tables
 from foreshore.sql.optimize.table_range import first_of_join, range_of_table, selectivity
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import environment_names, is_open
@@ -50,9 +57,13 @@ class InProcess:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """An engine of the session's cluster computes `relation`."""
+    """An engine of the session's cluster computes `relation`.
+
+    `whole` are its tables if all of them had few rows when it was planned.
+    """
 
     relation: Relation
+    whole: tuple[WholeStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +258,8 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
             if few is not None:
                 path = KeyLookup(few.steps, few.relation, path)
             elif isinstance(path, Bulk) and not query.changes and not query.init_plans:
-                path = find_lookups(query.relation, indexes, keys) or path
+                whole = small_tables(query.relation, keys)
+                path = find_lookups(query.relation, indexes, keys) or replace(path, whole=whole)
     shards = frozenset(id for id in sources if not is_builtin(id))
     session_values = frozenset().union(*map(environment_names, relations))
     return PeekPlan(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from foreshore.adapter.plans.access_path import (
+    Bulk,
     Constant,
     IndexLookups,
     IndexRead,
@@ -22,6 +23,7 @@ from foreshore.adapter.plans.access_path import (
     KeyLookup,
     PeekPlan,
 )
+from foreshore.adapter.plans.calls import calls_in, calls_of
 from foreshore.adapter.plans.row_sources import (
     CatalogRows,
     IndexedTable,
@@ -48,7 +50,9 @@ from foreshore.expr.cost import (
     size_of,
     takes_long_for_a_row,
 )
+from foreshore.expr.functions.system import RANDOM, RANDOM_UUID
 from foreshore.expr.ir import (
+    Call,
     Finishing,
     Join,
     Map,
@@ -71,6 +75,7 @@ SIMPLE = frozenset(
 )
 
 SessionValue = Callable[[str], Datum]
+CALLS = frozenset(("nextval", RANDOM, RANDOM_UUID))  # that may be made in vain
 
 
 # Rows under keys; it raises TooMany if it has to read more than so many.
@@ -96,6 +101,7 @@ class RowRead:
     # Whether its first rows are those of first rows of its first source, which may be too few.
     begins: bool = False
     shows_names: bool = False  # whether its rows are shown with names of objects
+    calls: tuple[Call, ...] = ()  # made before it
 
     @property
     def is_by_keys(self) -> bool:
@@ -295,9 +301,10 @@ def _are_short(found: Mapping[GlobalId, Iterable[Row]]) -> bool:
 
 
 def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRead | None:
-    """Return `peek` compiled, if it reads rows under whole keys of tables, or nothing."""
+    """Return `peek` compiled, if it reads rows under keys, few whole tables, or nothing."""
     query, path = peek.query, peek.path
-    if peek.has_side_effects or query.init_plans:
+    calls = calls_in(query.relation) if peek.has_side_effects else []
+    if query.init_plans or not all(map(_is_made_before, calls)):
         return None
     if query.changes or query.row_outputs or query.recursions:
         return None
@@ -309,8 +316,10 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
             sources = [whole_view(on, index)]
         case IndexRead(index=index, on=on, keys=tuple() as keys, relation=relation):
             sources = [indexed_view(on, index, keys, (), planned)]
-        case Constant(relation=relation) if not peek.is_timed:
-            sources = []
+        case Bulk(relation=relation, whole=whole) if whole:
+            sources = _sources(whole, relation, planned)
+        case Constant() | InProcess() if not peek.sources and not peek.is_timed:
+            relation, sources = path.relation, []
         case InProcess(relation=relation) if peek.sources <= BUILTINS.keys() and not peek.is_timed:
             few = restricted(relation, keys_of_catalog)
             if few is None:
@@ -341,7 +350,17 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
     programs = (program, limit, offset)
     read = RowRead.of(found, programs, relation, query.finishing, takes_first=takes_first)
     shows_names = bool(sources_of_names(column.type for column in query.desc.columns))
-    return replace(read, shows_names=shows_names, begins=len(found) > 1 and _is_in_order(found[:1]))
+    return replace(
+        read,
+        shows_names=shows_names,
+        begins=len(found) > 1 and _is_in_order(found[:1]),
+        calls=tuple(calls),
+    )
+
+
+def _is_made_before(call: Call) -> bool:
+    """Whether a call may be made before the rows are computed, perhaps in vain."""
+    return call.function in CALLS and not any(calls_of([arg]) for arg in call.args)
 
 
 def plan_over_rows(id: GlobalId, relation: Relation, query: Query | None = None) -> RowRead | None:
@@ -352,6 +371,8 @@ def plan_over_rows(id: GlobalId, relation: Relation, query: Query | None = None)
     width = len(columns_of(relation))
     finishing = Finishing((), None, 0, tuple(range(width))) if query is None else query.finishing
     if query is not None and (query.row_outputs or _is_cut(query)):
+        return None
+    if calls_in(relation):
         return None
     if takes_long_for_a_row(relation) or cost_of_a_row(relation) > LIGHT:
         return None

@@ -42,7 +42,7 @@ from foreshore.expr.ir import (
     Scalar,
     Union,
 )
-from foreshore.expr.keys import Elements, Key, KeyRange
+from foreshore.expr.keys import Elements, End, Key, KeyRange
 from foreshore.expr.traversal import inputs_of, walk_relations
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.key_steps import (
@@ -53,6 +53,7 @@ from foreshore.sql.optimize.key_steps import (
     TableKeys,
     WholeStep,
 )
+from foreshore.sql.optimize.table_range import ORDERED
 from foreshore.table_rows import Row
 from foreshore.types import ColumnType, SqlType
 from foreshore.update import Timestamp
@@ -118,6 +119,11 @@ class RangedTable:
     columns: tuple[int, ...]
     used: frozenset[int]
     range: KeyRange
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the table, in any order."""
+        return not (self.range.low.values or self.range.high.values or self.range.is_ordered)
 
     def span(self, ends: Row) -> Span | None:
         """Return the range; None if no row can be in it. Raises TooMany for NULL beyond that."""
@@ -206,6 +212,21 @@ def source_of(
                 return None
             return IndexedTable(
                 step.table, step.rows, complete, table, names, program, places, used
+            )
+        case WholeStep() if complete is not None:
+            order = [i for i, each in enumerate(columns) if each.type.name in ORDERED]
+            if not order:
+                return None
+            return RangedTable(
+                step.table,
+                step.rows,
+                complete,
+                table,
+                names,
+                compiled_row(),
+                (order[0],),
+                used,
+                KeyRange(End(), End()),
             )
         case RangeStep(columns=places, range=range) if complete is not None:
             types = [columns[i].type for i in places]

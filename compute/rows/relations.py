@@ -458,8 +458,10 @@ class Relations:
         if bound is None:
             return without
         value = self.scalars.write(bound, ())
-        text = value.text if without == "None" else f"{value.text} or 0"
-        return self._source.assign(text)
+        found = self._source.assign(value.text if without == "None" else f"{value.text} or 0")
+        negative = self._source.constant(ValueError)
+        self._source.line(f"if {found} is not None and {found} < 0: raise {negative}")
+        return found
 
 
 def _sort_keys(

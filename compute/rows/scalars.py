@@ -78,8 +78,7 @@ class Scalars:
                 items = ", ".join(f"args[{number - 1}]" for number in numbers)
                 return Value(f"({items},)", False)
             case Environment(name=name):
-                place = self.session_values.setdefault(name, len(self.session_values))
-                return Value(f"values[{place}]", True)
+                return self._session_value(name)
             case And(args=args):
                 return self._junction(args, row, "False", "True")
             case Or(args=args):
@@ -88,12 +87,18 @@ class Scalars:
                 return self._case(scalar, row)
             case Once(expr=expr):
                 return self.computed.get(scalar) or self.write(expr, ())
+            case Call(number=number) if number:
+                return self._session_value(name_of_call(number))
             case Call(function="coalesce", args=args):
                 return self._coalesce(args, row)
             case Call():
                 return self._call(scalar, row)
             case _:
                 raise NotCompiled(type(scalar).__name__)
+
+    def _session_value(self, name: str) -> Value:
+        place = self.session_values.setdefault(name, len(self.session_values))
+        return Value(f"values[{place}]", True)
 
     def write_once(self, scalars: Iterable[Scalar]) -> None:
         """Write what is computed once for what follows."""
@@ -288,6 +293,11 @@ class Scalars:
             if missing:
                 text = f"None if {' or '.join(dict.fromkeys(missing))} else {text}"
         return Value(self._source.assign(text), True)
+
+
+def name_of_call(number: int) -> str:
+    """Return the name under which a program is given the result of a call with side effects."""
+    return f"call:{number}"
 
 
 class _Nested:

@@ -11,6 +11,7 @@ from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import walk_relations, walk_scalars
 from foreshore.ids import GlobalId
 
+FEW = 500  # rows of tables that are read as a whole, row by row
 SMALL = 10_000  # rows of a table up to which it is read to find rows of others
 
 _CHANGING_VALUES = (

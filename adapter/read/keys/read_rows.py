@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from foreshore.adapter.calls.side_effects import results_of
 from foreshore.adapter.introspection.keyed_rows import keyed_rows
 from foreshore.adapter.introspection.relations import builtin_tables
-from foreshore.adapter.plans.row_read import RowRead
+from foreshore.adapter.plans.row_read import RowRead, SessionValue
 from foreshore.adapter.plans.row_sources import (
     CatalogRows,
     IndexedTable,
@@ -25,7 +26,12 @@ from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.own_rows import OwnRows
+from foreshore.compute.rows.program import MOST
+from foreshore.compute.rows.scalars import name_of_call
+from foreshore.expr.ir import Call
+from foreshore.expr.scalars import bind_scalar
 from foreshore.ids import GlobalId
+from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 from foreshore.table_rows import Row
 from foreshore.update import Timestamp
 
@@ -35,12 +41,29 @@ async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | 
     reading = await _reading(context, read) if read.sources else _Reading(context)
     if reading is None:
         return None
-    rows = read.rows(context.args, context.session_value(reading.time), reading.find)
+    value = context.session_value(reading.time)
+    if read.calls:
+        value = await _with_results(context, read.calls, value)
+    rows = read.rows(context.args, value, reading.find)
     if rows is not None and read.views:
         for view in read.views:
             context.views.compute.mirrors.note_use(reading.mirrors[view.index])
             context.ran(f"Read of index {view.index}, in this process")
     return rows
+
+
+async def _with_results(
+    context: StatementContext, calls: Sequence[Call], value: SessionValue
+) -> SessionValue:
+    """Make calls; return the function from names to session values and to their results."""
+    bindings = parameter_bindings(context.args, value)
+    bound = [bind_scalar(call, bindings) for call in calls]
+    results = await results_of(context, [each for each in bound if isinstance(each, Call)])
+    found = {
+        name_of_call(call.number): results[each].value
+        for call, each in zip(calls, bound, strict=True)
+    }
+    return lambda name: found[name] if name in found else value(name)
 
 
 async def _reading(context: StatementContext, read: RowRead) -> "_Reading | None":
@@ -50,7 +73,7 @@ async def _reading(context: StatementContext, read: RowRead) -> "_Reading | None
         index = await index_of(context, each)
         if index is None:
             return None
-        indexes[each.id] = index
+        indexes[each.rows] = index
     if read.views and not may_use_mirrors(context, read.views):
         return None
     if read.relations:
@@ -70,7 +93,7 @@ class _Reading(Struct):
 
     context: StatementContext
     time: Timestamp = 0
-    indexes: Mapping[GlobalId, KeyIndex] = {}  # of tables
+    indexes: Mapping[GlobalId, KeyIndex] = {}  # of tables, by the names of their rows
     mirrors: Mapping[GlobalId, Mirror] = {}  # by index
 
     def find(
@@ -82,7 +105,7 @@ class _Reading(Struct):
             return rows_in_mirror(self.mirrors[source.index], keys, time)
         if isinstance(source, CatalogRows):
             return rows_of_catalog(context, source, keys, most)
-        transaction, index = context.transaction, self.indexes[source.id]
+        transaction, index = context.transaction, self.indexes[source.rows]
         own = None if transaction.staged is NOTHING_STAGED else own_rows(transaction, index)
         if isinstance(source, KeyedTable):
             hashes = [index.layout.hash(key) for key in keys]
@@ -129,6 +152,8 @@ async def index_of(context: StatementContext, source: TableSource) -> KeyIndex |
         case IndexedTable(columns=columns):
             await index.prepare(columns, own_rows(context.transaction, index), tables.keys.executor)
         case RangedTable(columns=columns):
+            if source.is_whole and index.arrangement.rows > MOST:
+                return None  # it has grown
             await index.prepare_order(columns, context.engines.executor)
         case _:
             return index

@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -18,6 +19,7 @@ from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.launch import Launcher
+from foreshore.sql.optimize import restrict
 from tests.adapter.harness import TestEnvironment, until
 from tests.storage.test_corrupt_shard import DAMAGES
 
@@ -147,7 +149,8 @@ async def built(directory: Path) -> dict[str, Path]:
 async def opened(directory: Path, launcher: Launcher | None = None) -> AsyncIterator[Ruin]:
     env = Ruin(directory, launcher=launcher)
     await env.open()
-    yield env
+    with patch.object(restrict, "FEW", 0):  # small tables are read from their files, too
+        yield env
     await env.close()
 
 
