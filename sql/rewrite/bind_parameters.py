@@ -121,25 +121,31 @@ def parameter_bindings(args: Sequence[Datum], session_value: SessionValue) -> Re
 
     It computes what is computed once, and raises its error.
     """
-    computed: dict[Scalar, Literal] = {}
+    return _Bindings(args, session_value)
 
-    def replace(scalar: Scalar) -> Scalar | None:
+
+class _Bindings:
+    """Arguments, session values and constants; no closure, which would hold itself."""
+
+    def __init__(self, args: Sequence[Datum], session_value: SessionValue) -> None:
+        self._args, self._session_value = args, session_value
+        self._computed: dict[Scalar, Literal] = {}
+
+    def __call__(self, scalar: Scalar) -> Scalar | None:
         match scalar:
             case Parameter(number=number, type=type):
-                return Literal(args[number - 1], type)
+                return Literal(self._args[number - 1], type)
             case Arguments(numbers=numbers, type=type):
-                return Literal(tuple([args[number - 1] for number in numbers]), type)
+                return Literal(tuple([self._args[number - 1] for number in numbers]), type)
             case Environment(name=name, type=type):
-                return Literal(session_value(name), type)
+                return Literal(self._session_value(name), type)
             case Once(expr=expr):
-                found = computed.get(scalar)
+                found = self._computed.get(scalar)
                 if found is None:
-                    found = computed[scalar] = _value_of(bind_scalar(expr, replace))
+                    found = self._computed[scalar] = _value_of(bind_scalar(expr, self))
                 return found
             case _:
                 return None
-
-    return replace
 
 
 def _value_of(scalar: Scalar) -> Literal:

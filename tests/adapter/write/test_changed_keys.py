@@ -33,16 +33,16 @@ BY_KEY = {
     "equals something wider": "DELETE FROM t WHERE k = (SELECT s.k FROM (VALUES ({}::bigint)) AS s (k))",
     "equals something of it": "UPDATE t SET n = 8 "
     "WHERE k = 1 + (SELECT s.k - 1 FROM (VALUES ({})) AS s (k) WHERE s.k > 0)",
+    "or": "UPDATE t SET n = 3 WHERE k IN (VALUES ({})) OR u = 'z'",
+    "in mz_now": "DELETE FROM t WHERE k IN (SELECT {} + mz_now()::text::bigint % 1)",
     "using": "DELETE FROM t USING (VALUES ({})) AS s (k) WHERE t.k = s.k AND u <> 'z'",
 }
 BY_TABLE = {
     "another column": "UPDATE t SET n = n + v FROM (VALUES ({}, 5)) AS s (k, v) "
     "WHERE t.k + 0 = s.k",
     "negated": "DELETE FROM t WHERE k NOT IN (VALUES ({0}), (4 - {0}))",
-    "or": "UPDATE t SET n = 3 WHERE k IN (VALUES ({})) OR u = 'z'",
     "reads the table": "UPDATE t SET n = (SELECT max(n) FROM t) FROM (VALUES ({})) AS s (k) "
     "WHERE t.k = s.k",
-    "in mz_now": "DELETE FROM t WHERE k IN (SELECT {} + mz_now()::text::bigint % 1)",
     "depends on the row": "UPDATE t SET n = 3 WHERE k IN (SELECT t.n + {})",
 }
 
