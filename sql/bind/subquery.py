@@ -39,7 +39,6 @@ from foreshore.sql.bind.binder import Binder
 from foreshore.sql.bind.bound_query import plain_relation, relation_and_order
 from foreshore.sql.bind.coerce import cast, coerce, is_unknown, to_compare
 from foreshore.sql.bind.containers import of_array
-from foreshore.sql.bind.long_lists import LONG_LIST
 from foreshore.sql.bind.planning import located
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.records import as_scalar, built_row
@@ -229,10 +228,9 @@ def _quantified(binder: Binder, expr: ast.Quantified) -> Scalar:
     if isinstance(array, Literal) and array.value is not None:
         element = type_of(array).element
         assert element is not None
-        if len(array.value) > LONG_LIST:
-            simple = _comparison(binder, expr, left, array)
-            if simple is not None and is_plain(element):
-                return simple
+        simple = _comparison(binder, expr, left, array) if is_plain(element) else None
+        if simple is not None:
+            return simple
         tests = [
             binder.operate(expr.operator, left, Literal(v, element), expr.at, left_at, expr.at)
             for v in array.value
