@@ -25,7 +25,8 @@ KEPT_UNREAD = 50_000  # statements that are not parsed
 # A statement without comments, other quotes and bodies of functions.
 _STATEMENT = re.compile(
     r"""\s*+(?P<body>(?P<plain>(?:select|insert|update|delete|values|with)\b)?+"""
-    r"""(?:[^;'"$/\\-]++|'(?:[^']++|'')*+'|"[^"]*+"|-(?!-)|/(?!\*))*+)(?:;|\Z)""",
+    r"""(?:[^;'"$/\\-]++|(?<=\W[eE])'(?:[^'\\]++|\\[\s\S]|'')*+'"""
+    r"""|(?<!\W[eE])'(?:[^']++|'')*+'|"[^"]*+"|-(?!-)|/(?!\*))*+)(?:;|\Z)""",
     re.IGNORECASE,
 )
 _BODY = re.compile(r"\batomic\b", re.IGNORECASE)

@@ -18,27 +18,32 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from foreshore.errors import DatabaseError
 from foreshore.sql import ast
 from foreshore.sql.parse.parse import Statement
+from foreshore.sql.parse.string_constants import decode_escapes
 
 LONGEST = 16_384  # characters of a text
 LONGEST_KEY = 4096
-MOST_VALUES = 64
+MOST_VALUES = 256
 
 Value: TypeAlias = int | str  # of a number with a point its digits, of a string what is in it
 
-# A quoted name, a string, or digits; or a quote or `$` that begins none of them. That it begins
-# with one set makes the search for it fast.
+# A quoted name, a string, one with escapes from its quote on, or digits; or a quote or `$` that
+# begins none of them. That it begins with one set makes the search for it fast.
 _PLAIN = (
-    r"""["'0-9$](?:(?<=")[^"]*+"|(?<=')(?:[^']++|'')*+'"""
+    r"""["'0-9$](?:(?<=")[^"]*+"|(?P<escaped>(?<=[^\w.$&][eE]')(?:[^'\\]++|\\[\s\S]|'')*+')"""
+    r"""|(?<=')(?<![^\w.$&][eE]')(?:[^']++|'')*+'"""
     r"""|(?<=[0-9])[0-9]{0,17}+(?:\.[0-9]{1,17}+)?+(?![\w.])|(?<=["'$]))"""
 )
 _LITERAL = re.compile(_PLAIN)
-# The same, and comments: one that has others within has no shape.
+# The same, and comments; or the beginning of one that has others within.
 _COMMENTED = re.compile(
     rf"(?:--[^\r\n]*+|/\*(?:[^*/]++|\*(?!/)|/(?!\*))*+\*/)|/\*|{_PLAIN}", re.DOTALL
 )
-# Before a quote: a string of another kind, such as E'' or U&''.
+_COMMENT_ENDS = re.compile(r"/\*|\*/")
+_ANYTHING = re.compile(r"[\s\S]*+")
+# Before a quote: a string of another kind, such as B'' or U&''.
 _IN_WORDS = frozenset("_.$&")
 _EDGES = frozenset((1 << 31, 1 << 63))  # a sign decides their class
 _INT4_END, _INT8_END = 1 << 31, 1 << 63
@@ -65,12 +70,19 @@ def shape_of(text: str, start: int = 0, end: int | None = None) -> Shape | None:
     starts: list[int] = []
     done = start
     has_comments = text.find("--", start, end) >= 0 or text.find("/*", start, end) >= 0
-    pattern = _COMMENTED if has_comments else _LITERAL
-    for found in pattern.finditer(text, start, end):
+    matches = _with_comments(text, start, end) if has_comments else None
+    for found in _LITERAL.finditer(text, start, end) if matches is None else matches:
         literal, at = found[0], found.start()
         first = literal[0]
         before = text[at - 1] if at > start else " "
-        if first == "'":
+        if first == "'" and found["escaped"] is not None:
+            try:
+                value = decode_escapes([literal[1:-1]], at)
+            except DatabaseError:
+                return None
+            mark, at = "$s", at - 1
+            values.append(value)
+        elif first == "'":
             if before.isalnum() or before in _IN_WORDS or len(literal) == 1 or before > "\x7f":
                 return None
             mark, value = "$s", literal[1:-1]
@@ -111,6 +123,25 @@ def shape_of(text: str, start: int = 0, end: int | None = None) -> Shape | None:
     parts.append(text[done:end])
     key = "".join(parts)
     return Shape(key, values, starts) if len(key) <= LONGEST_KEY else None
+
+
+def _with_comments(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+    """Yield literals and comments, of which each is a whole one or the beginning of the last."""
+    while (found := _COMMENTED.search(text, start, end)) is not None:
+        if found[0] == "/*":
+            found = _nested_comment(text, found.start(), end) or found
+        yield found
+        start = found.end()
+
+
+def _nested_comment(text: str, start: int, end: int) -> re.Match[str] | None:
+    """Return a comment that has others within; None if it does not end."""
+    depth = 0
+    for found in _COMMENT_ENDS.finditer(text, start, end):
+        depth += 1 if found[0] == "/*" else -1
+        if not depth:
+            return _ANYTHING.match(text, start, found.end())
+    return None
 
 
 def only_statement(text: str) -> tuple[int, int]:

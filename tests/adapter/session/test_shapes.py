@@ -144,7 +144,9 @@ QUERIES = (
     "SELECT x, y FROM shaped, LATERAL (VALUES ({0}, <str>), ({0}, <str>)) v (x, y) WHERE k = <key> ORDER BY 1, 2",
     "SELECT k + g FROM shaped, generate_series(<key>, <key>) g WHERE k = <key> ORDER BY 1",
     "SELECT /* note <int> */ {0} FROM shaped WHERE k = <key> -- it's <str>",
+    "SELECT /* it's /* <int> */ a */ {0} FROM shaped /* /* */ */ WHERE k = <key>",
     "SELECT <int>, <dec>, <str>, -<key>, NULL",
+    "SELECT k IN ({keys}), {{0}} FROM shaped ORDER BY k".format(keys=", ".join(70 * ["<key> + 0"])),
 )
 # Literals, of one class for each text of a form; those that stand first are taken more often.
 CLASSES = {"int": ("int", "int", "negative", "long"), "dec": ("dec", "hundredths", "minus")}
@@ -157,7 +159,7 @@ FILLS: dict[str, tuple[str, ...]] = {
     "dec": ("0.5", "1.5", "0.0", "3.0", "99999.9"),
     "hundredths": ("2.25", "7.10", "007.00", "99999.99"),
     "minus": ("-2.5", "-0.0", "-7.5"),
-    "str": ("''", "'a'", "'ab'", "'it''s'", "'5'", "' 7 '", "'1.5'", "'2020-02-29'", "'2020-02-30'", "'t'", "'a%'", "'a\\'", "'NaN'", "'shaped'", "'(%s)'", "'now'", "'a''b'"),
+    "str": ("''", "'a'", "'ab'", "'it''s'", "'5'", "' 7 '", "'1.5'", "'2020-02-29'", "'2020-02-30'", "'t'", "'a%'", "'a\\'", "'NaN'", "'shaped'", "'(%s)'", "'now'", "'a''b'", r"E'it\'s'", r"E'a\x62'", r"e'\\'", "E'5'", r"E'\xff'"),
     "day": ("'2020-02-29'", "'2021-01-01'", "'2021-02-30'"),
     "keys": ("'{1,2}'", "'{}'", "'{3,4,5}'", "'{{1}}'", "'{NULL}'", "'x'"),
     "span": ("'1 day'", "'2 hours'", "'-3 months'", "'x'"),
@@ -391,7 +393,7 @@ async def test_hits_and_misses_are_counted_with_their_reasons(own_env: TestEnvir
     assert await rise(*(by_key.format(k) for k in range(5))) == {"new shape": 2, "shape": 3}
     assert await rise("SELECT count(*) FROM counted") == {"new text without literals": 1}
     assert await rise("SELECT count(*) FROM counted") == {"text": 1}
-    assert await rise("SELECT E'a'") == {"text has no shape": 1}
+    assert await rise("SELECT B'1'") == {"text has no shape": 1}
     by_place = "SELECT k, t FROM counted ORDER BY {}"
     assert await rise(*map(by_place.format, (1, 1, 2))) == {"text": 1, "new shape": 2}
     grouped = "SELECT k + {0} FROM counted GROUP BY k + {0} HAVING count(*) > {1}"
