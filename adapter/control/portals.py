@@ -15,7 +15,7 @@ from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.read.cursor_rows import CursorRows
 from foreshore.adapter.read.select import selected
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.portals import BoundPortal
+from foreshore.adapter.statement.portals import BoundPortal, Cursor
 from foreshore.adapter.statement.result import ALL, BatchSource, Outcome, Selected
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.compute.result import Result
@@ -60,24 +60,16 @@ async def declare(session: Conversation, context: StatementContext, plan: Declar
         )
     else:
         result = await subscribe(context, plan.query)
-    scroll = plan.scroll
-    if scroll is None and isinstance(plan.query, Select) and plan.query.locking is not None:
-        scroll = False
+    scroll = not plan.locks if plan.scroll is None else plan.scroll
     if not result.source.streaming:
-        source = CursorRows(result.source, scroll=scroll is not False)
+        source = CursorRows(result.source, scroll=scroll)
         result = replace(result, source=source)
     session.portals[plan.name] = BoundPortal(
         plan.name,
         context.prepared,
         result=result,
-        hold=plan.hold,
-        cursor=True,
-        scroll=scroll,
-        binary=plan.binary,
-        created=context.times.clock.now() * 1000,
+        cursor=Cursor(plan, scroll, context.times.clock.now() * 1000),
         desc=_shown(result.desc, plan.hidden),
-        tables=plan.tables,
-        locks=isinstance(plan.query, Select) and plan.query.locking is not None,
         size=size,
     )
     return Completed("DECLARE CURSOR")
@@ -99,8 +91,9 @@ async def fetch(session: Conversation, context: StatementContext, plan: Fetch) -
         raise
     if plan.move:
         return Completed(f"MOVE {count}")
-    desc = portal.desc or result.desc
-    return Selected(desc, BatchSource(rows), "FETCH", portal.binary)
+    desc, cursor = portal.desc or result.desc, portal.cursor
+    binary = cursor is not None and cursor.plan.binary
+    return Selected(desc, BatchSource(rows), "FETCH", binary)
 
 
 def _shown(desc: RelationDesc, hidden: int) -> RelationDesc:
@@ -117,11 +110,11 @@ async def _fetched(plan: Fetch, portal: BoundPortal, result: Selected) -> tuple[
             raise ObjectNotInPrerequisiteState("cursor can only scan forward")
         return await _next_rows(plan, result)
     if not isinstance(source, CursorRows):
-        source = CursorRows(source, scroll=portal.scroll is not False)
+        source = CursorRows(source, scroll=True)
         portal.result = replace(result, source=source)
     found = await _rows_at(plan, source, portal.desc or result.desc)
-    if portal.tables:
-        portal.row = await source.current()
+    if portal.cursor is not None and portal.cursor.plan.tables:
+        portal.cursor.row = await source.current()
     return found
 
 

@@ -368,15 +368,15 @@ def _zones(context: StatementContext) -> Iterator[Row]:
 def _cursors(context: StatementContext) -> Iterator[Row]:
     """Yield the cursors of the session, and its named portals."""
     for portal in context.session.portals.values():
-        syntax = portal.statement.syntax
-        if portal.name and (portal.cursor or portal.desc is not None):
+        syntax, cursor = portal.statement.syntax, portal.cursor
+        if portal.name and (cursor is not None or portal.desc is not None):
             yield {
                 "name": portal.name,
                 "statement": "" if syntax is None else syntax.text,
-                "is_holdable": portal.hold,
-                "is_binary": portal.binary,
-                "is_scrollable": portal.scroll is not False,
-                "creation_time": portal.created or context.transaction.started,
+                "is_holdable": cursor is not None and cursor.plan.hold,
+                "is_binary": cursor is not None and cursor.plan.binary,
+                "is_scrollable": cursor is None or cursor.scroll,
+                "creation_time": cursor.created if cursor else context.transaction.started,
             }
 
 

@@ -17,11 +17,21 @@ from foreshore.ids import GlobalId
 from foreshore.session_limits import check_room
 from foreshore.session_variables import Variables
 from foreshore.sql.plan import (
-    CursorTable,
     Declare,
     Select,
 )
 from foreshore.types import Datum, RelationDesc
+
+
+@dataclass(eq=False, slots=True)
+class Cursor:
+    """What makes a portal a cursor: its declaration, and the row on which it is."""
+
+    plan: Declare
+    scroll: bool  # whether it may go back
+    created: int  # microseconds since 1970
+    held: bool = False  # it has outlived its transaction
+    row: pa.RecordBatch | None = None  # with hidden columns
 
 
 @dataclass(eq=False, slots=True)
@@ -34,17 +44,9 @@ class BoundPortal:
     formats: Sequence[int] = ()
     result: Selected | None = None
     done: bool = False
-    hold: bool = False  # WITH HOLD: it outlives the transaction if that commits
-    held: bool = False  # it has
-    cursor: bool = False
-    scroll: bool | None = None  # None: not said
-    binary: bool = False
+    cursor: Cursor | None = None
     failed: bool = False  # a FETCH failed, so nobody knows which rows come next
-    created: int = 0  # microseconds since 1970
     desc: RelationDesc | None = None
-    tables: Sequence[CursorTable] = ()  # whose rows WHERE CURRENT OF may change
-    row: pa.RecordBatch | None = None  # the row on which the cursor is, with hidden columns
-    locks: bool = False  # FOR UPDATE and similar
     size: int = 0  # bytes of its arguments, and of the text that only it keeps
 
     @property
@@ -111,10 +113,12 @@ class Portals(dict[str, BoundPortal]):
             raise InvalidCursorName(f'cursor "{name}" does not exist')
         if not isinstance(portal.statement.made.plan, Declare | Select) or portal.streams:
             raise InvalidCursorState(f'cursor "{name}" is not a SELECT query')
-        if portal.held:
+        cursor = portal.cursor
+        if cursor is not None and cursor.held:
             raise InvalidCursorState(f'cursor "{name}" is held from a previous transaction')
-        found = next((each for each in portal.tables if each.table == table), None)
-        if found is None and portal.locks:
+        tables = () if cursor is None else cursor.plan.tables
+        found = next((each for each in tables if each.table == table), None)
+        if found is None and cursor is not None and cursor.plan.locks:
             raise InvalidCursorState(
                 f'cursor "{name}" does not have a FOR UPDATE/SHARE reference to table "{called}"'
             )
@@ -126,12 +130,12 @@ class Portals(dict[str, BoundPortal]):
             raise InvalidCursorState(
                 f'cursor "{name}" is not a simply updatable scan of table "{called}"'
             )
-        if portal.row is None:
+        if cursor is None or cursor.row is None:
             raise InvalidCursorState(f'cursor "{name}" is not positioned on a row')
         assert portal.result is not None
         place = found.places[found.key.index(column)]
         type = portal.result.desc.columns[place].type
-        return from_array(portal.row.column(place), type)[0]
+        return from_array(cursor.row.column(place), type)[0]
 
     def close(self, name: str) -> None:
         """Close a portal, if there is one."""
@@ -150,6 +154,8 @@ class Portals(dict[str, BoundPortal]):
         while self.streams:
             self.streams.pop().close()
         for name, portal in list(self.items()):
-            portal.held = portal.held or (committed and portal.hold)
-            if not portal.held:
+            cursor = portal.cursor
+            if cursor is not None and committed and cursor.plan.hold:
+                cursor.held = True
+            if cursor is None or not cursor.held:
                 self.close(name)

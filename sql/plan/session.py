@@ -117,6 +117,11 @@ class Declare:
     tables: "tuple[CursorTable, ...]" = ()
     hidden: int = 0  # the last columns, which are not shown: of keys
 
+    @property
+    def locks(self) -> bool:
+        """Whether its rows are locked, as by FOR UPDATE."""
+        return isinstance(self.query, Select) and self.query.locking is not None
+
 
 @dataclass(frozen=True, slots=True)
 class CursorTable:
