@@ -24,6 +24,7 @@ from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.parse.shapes import (
     Shape,
     Taken,
+    Value,
     only_statement,
     places_of,
     shape_of,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 MOST_SHAPES = 1024
 OFTEN = 2  # a shape is planned when a text of it comes again
+LONGEST_SMALL = 3  # digits of a number that may be an option, or a position
 MOST_TRIED = 16  # literals of a text that are tried one by one
 MOST_EQUAL = 3  # texts of a shape, some of whose literals are equal, that are tried
 
@@ -188,8 +190,8 @@ class ShapedTexts:
         places, fixed = places_of(syntax, shape), seen.fixed or frozenset()
         chosen = [each for each in dict.fromkeys(places.values()) if each.literal not in fixed]
         shaped = await self._standing(shape, syntax, prepared, places, chosen)
-        numbers = [each for each in chosen if str(shape.values[each.literal]).isdecimal()]
-        if shaped is None and len(numbers) < len(chosen):  # what else is written may be always so
+        numbers = [each for each in chosen if _is_large_number(shape.values[each.literal])]
+        if shaped is None and 0 < len(numbers) < len(chosen):  # the others may always be the same
             shaped = await self._standing(shape, syntax, prepared, places, numbers)
             chosen = chosen if shaped is None else numbers
         if shaped is None:
@@ -265,6 +267,11 @@ class ShapedTexts:
             except (LiteralDecides, DatabaseError):
                 pass
         return found
+
+
+def _is_large_number(value: Value) -> bool:
+    """Whether a literal may be the number of something, such as an oid."""
+    return str(value).isdecimal() and len(str(value)) > LONGEST_SMALL
 
 
 def _with_parameters(syntax: Syntax, places: dict[int, Taken], chosen: Sequence[Taken]) -> Syntax:
