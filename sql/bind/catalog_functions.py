@@ -164,7 +164,7 @@ def _definitions() -> Iterator[Definition]:
             name,
             "oid name",
             TEXT,
-            f"""(SELECT d.description FROM pg_catalog.{relation} d
+            f"""(SELECT min(d.description) FROM pg_catalog.{relation} d
             JOIN pg_catalog.pg_class c ON c.oid = d.classoid
             WHERE d.objoid = $1 AND c.relname = $2 AND c.relnamespace = 11
               {"AND d.objsubid = 0" if name == "obj_description" else ""})""",

@@ -16,7 +16,7 @@ from foreshore.types import OID, REGCLASS, TEXT, SqlType, array_of
 
 
 def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Scalar:
-    """Return the oid that a `reg*` constant names, looked up at execution.
+    """Return the oid that a `reg*` constant names, of the user's objects looked up at execution.
 
     A missing relation is an error of the statement, as in PostgreSQL. A view refers to the relation
     that had the name when the view was created, and depends on it.
@@ -34,7 +34,9 @@ def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Sca
             if planning.catalog.find_key(parts) is None:
                 return reg_of_text(planning, Literal(text, TEXT), target)
             return _relation_named(planning, parts)
-        if kept and item.kind != "builtin":
+        if item.kind == "builtin":
+            return Literal(item.oid, REGCLASS)  # which no statement changes
+        if kept:
             planning.depends_on.add(item.id)
             _qualify_text(planning, at, item.name)
             return Literal(item.oid, REGCLASS)

@@ -152,6 +152,23 @@ def test_query_of_system_relations_outlives_catalog_changes(
     assert (ask("y", named), ask("x", select), ask("y", select)) == ("1", "1", "1")
 
 
+def test_name_of_a_system_relation_may_become_that_of_another(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
+    async def asked() -> None:
+        async def ask() -> str:
+            return last(await env.query("path", "SELECT 'pg_am'::regclass::oid = 2601"))
+
+        await env.query("path", "SET search_path = public, pg_catalog")
+        assert (await ask(), await ask()) == ("t", "t")
+        await env.query("other", "CREATE TABLE public.pg_am (i int)")
+        assert await ask() == "f"
+        await env.query("other", "DROP TABLE public.pg_am")
+        assert await ask() == "t"
+
+    runner.run(asked())
+
+
 def test_statements_about_keys_are_planned_once_in_blocks_too(
     runner: asyncio.Runner, env: TestEnvironment, planned: list[str]
 ) -> None:
