@@ -193,7 +193,8 @@ class Session:
         style = self.variables.settings.style
         if not names:
             return style
-        return style._replace(names=object_names(partial(builtin_rows, self.context())))
+        rows_of = partial(builtin_rows, self.context())
+        return style._replace(names=object_names(rows_of, self.coordinator.catalog_answers.names))
 
     # --- its end -------------------------------------------------------------------------------
 

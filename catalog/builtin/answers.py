@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from foreshore.catalog.builtin.object_names import KeptNames
 from foreshore.catalog.builtin.parts import PARTED, Origin, Parts, RelationRead
 from foreshore.catalog.state import State
 from foreshore.expr.block import Block
@@ -40,6 +41,7 @@ class CatalogAnswers:
     def __init__(self) -> None:
         self._tables: dict[Origin, tuple[State, pa.Table]] = {}  # the rows of builtin relations
         self._kept: dict[Origin, tuple[pa.Table, Any]] = {}  # what was made of such rows
+        self.names: KeptNames = {}  # of objects, as results show them
         self._parts = Parts()  # of those relations with rows for each item
         self._making: dict[tuple[Origin, int], asyncio.Future[None]] = {}  # by id() of a state
         self._begin(None)

@@ -6,7 +6,8 @@ only for results with such columns.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -42,32 +43,48 @@ def sources_of_names(types: Iterable[SqlType]) -> set[GlobalId]:
     return {builtins_by_name()[each].id for found in sources for each in found}
 
 
-def object_names(rows_of: Callable[[Builtin], pa.Table]) -> ObjectNames:
-    """Return the names that a session shows, by type and oid; `rows_of` returns a relation."""
-    catalog = _Catalog(rows_of)
-    return ObjectNames(
-        {
-            "regclass": catalog.relations,
-            "regnamespace": catalog.namespaces,
-            "regproc": lambda: catalog.functions(with_types=False),
-            "regprocedure": lambda: catalog.functions(with_types=True),
-            "regoper": lambda: catalog.operators(with_types=False),
-            "regoperator": lambda: catalog.operators(with_types=True),
-            "regtype": catalog.types,
-            "regrole": lambda: catalog.named("pg_roles", "rolname"),
-            "regcollation": lambda: catalog.named("pg_collation", "collname"),
-            "regconfig": lambda: catalog.named("pg_ts_config", "cfgname"),
-            "regdictionary": lambda: catalog.named("pg_ts_dict", "dictname"),
-        }
-    )
+# Names by oid, and the relations that they were made of, by type.
+KeptNames: TypeAlias = dict[str, tuple[Mapping[int, str], Mapping[tuple[str, str], pa.Table]]]
+
+
+def object_names(rows_of: Callable[[Builtin], pa.Table], kept: KeptNames) -> ObjectNames:
+    """Return the names that a session shows, by type and oid; `rows_of` returns a relation.
+
+    They are `kept` for as long as the relations are the same.
+    """
+
+    def find(type: str, make: Callable[[_Catalog], dict[int, str]]) -> Mapping[int, str]:
+        names, sources = kept.get(type, ({}, {}))
+        if not sources or any(
+            rows_of(builtins_by_name()[name]) is not rows for name, rows in sources.items()
+        ):
+            catalog = _Catalog(rows_of)
+            names, sources = kept[type] = make(catalog), catalog.read
+        return names
+
+    makes: dict[str, Callable[[_Catalog], dict[int, str]]] = {
+        "regclass": _Catalog.relations,
+        "regnamespace": _Catalog.namespaces,
+        "regproc": lambda catalog: catalog.functions(with_types=False),
+        "regprocedure": lambda catalog: catalog.functions(with_types=True),
+        "regoper": lambda catalog: catalog.operators(with_types=False),
+        "regoperator": lambda catalog: catalog.operators(with_types=True),
+        "regtype": _Catalog.types,
+        "regrole": lambda catalog: catalog.named("pg_roles", "rolname"),
+        "regcollation": lambda catalog: catalog.named("pg_collation", "collname"),
+        "regconfig": lambda catalog: catalog.named("pg_ts_config", "cfgname"),
+        "regdictionary": lambda catalog: catalog.named("pg_ts_dict", "dictname"),
+    }
+    return ObjectNames({type: partial(find, type, make) for type, make in makes.items()})
 
 
 class _Catalog:
     def __init__(self, rows_of: Callable[[Builtin], pa.Table]) -> None:
         self._rows_of = rows_of
+        self.read: dict[tuple[str, str], pa.Table] = {}
 
     def _rows(self, schema: str, name: str, *names: str) -> Iterator[tuple[Any, ...]]:
-        rows = self._rows_of(builtins_by_name()[schema, name])
+        rows = self.read[schema, name] = self._rows_of(builtins_by_name()[schema, name])
         return zip(*(rows.column(column).to_pylist() for column in names), strict=True)
 
     def namespaces(self) -> dict[int, str]:

@@ -12,6 +12,7 @@ import pytest
 from asyncpg.introspection import INTRO_LOOKUP_TYPES
 
 from foreshore.adapter.client import Startup
+from foreshore.catalog.builtin import object_names
 from foreshore.catalog.builtin.answers import (
     LARGEST_ANSWER,
     MOST_ANSWERS,
@@ -22,7 +23,7 @@ from foreshore.catalog.state import State
 from foreshore.compute.local.small.first import SmallFirst
 from foreshore.expr.block import Block
 from foreshore.expr.ir import Constant
-from foreshore.types import Datum
+from foreshore.types import Datum, SqlType
 from tests.adapter.harness import TestEnvironment, told
 
 NAMES = "SELECT relname FROM pg_class WHERE relname LIKE 'seen%' ORDER BY 1"
@@ -129,6 +130,47 @@ def test_what_is_asked_about_a_table_is_found_by_keys(
         assert references[0].split("|")[0] == "asked5_up_fkey"
         assert table[0].split("|")[0] == "r"
         assert evaluated == []
+
+    runner.run(asked())
+
+
+def test_names_of_objects_are_kept_until_they_change(
+    runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    make = object_names._Catalog.relations
+
+    def noted(catalog: Any) -> dict[int, str]:
+        made.append(catalog)
+        return make(catalog)
+
+    monkeypatch.setattr(object_names._Catalog, "relations", noted)
+
+    async def ask(name: str) -> str:
+        session = await env.session(name)
+        (oid, *_) = (
+            await env.query(name, "SELECT oid FROM pg_class WHERE relname LIKE 'named%'")
+        ).split()
+        names = session.output_style(names=True).names
+        assert names is not None
+        return names.name_of(SqlType("regclass"), int(oid))
+
+    async def asked() -> None:
+        await env.query("one", "CREATE SCHEMA own; CREATE TABLE own.named (i int)")
+        await env.query("other", "SET search_path = own")
+        assert (await ask("one"), await ask("one")) == ("own.named", "own.named")
+        assert len(made) == 1
+        assert (await ask("other"), await ask("other"), await ask("one")) == (
+            "named",
+            "named",
+            "own.named",
+        )
+        await env.query("other", "ALTER TABLE named RENAME TO named_anew")
+        assert (await ask("one"), await ask("other")) == ("own.named_anew", "named_anew")
+        await env.query("other", "BEGIN; ALTER TABLE named_anew RENAME TO named_by_b")
+        assert (await ask("other"), await ask("one")) == ("named_by_b", "own.named_anew")
+        await env.query("other", "ROLLBACK")
+        assert await ask("other") == "named_anew"
 
     runner.run(asked())
 
