@@ -1,8 +1,8 @@
 """Reading: the rows of a statement's query, in three steps.
 
-    plan        an access path that knows the rows at the time of the read    here
-    timestamp   that time, chosen and held                                    bound/timestamp.py
-    execute     the rows at that time, by the access path                     bound/bind.py, execute.py
+  plan        an access path that knows the rows at the time of the read   here
+  timestamp   that time, chosen and held                                   bound/timestamp.py
+  execute     the rows at that time, by the access path                    bound/bind.py, execute.py
 
 A time in the future is waited for before, and so are row locks (row_locks.py).
 """
