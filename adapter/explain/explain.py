@@ -1,6 +1,6 @@
 """EXPLAIN: the plan of a query, its timestamp and its access path, as text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import assert_never
 
@@ -198,11 +198,15 @@ def _row(parts: Sequence[str]) -> str:
 
 def described_steps(context: StatementContext, lookup: KeyLookup | IndexLookups) -> str:
     """Return the steps of a key look-up as lines."""
-    return "\n".join(_step(context, each) for each in lookup.steps)
+    tables: dict[GlobalId, GlobalId] = {each.rows: each.table for each in lookup.steps}
+    return "\n".join(_step(context, each, tables) for each in lookup.steps)
 
 
-def _step(context: StatementContext, step: Step) -> str:
-    """Return the constraint or index that is used, and the values looked up by it."""
+def _step(context: StatementContext, step: Step, tables: Mapping[GlobalId, GlobalId]) -> str:
+    """Return the constraint or index that is used, and the values looked up by it.
+
+    `tables` are those of the names of their rows.
+    """
     if isinstance(step, WholeStep):
         return f"  {name_of(context, step.table)}\n    read whole"
     names = context.planner.reader().planned[step.table].desc.names
@@ -215,7 +219,7 @@ def _step(context: StatementContext, step: Step) -> str:
     if step.keys or not step.sources:
         lines.append(_values(context, key, step.keys))
     for source in step.sources:
-        read = sorted(name_of(context, id) for id in sources_of(source))
+        read = sorted({name_of(context, tables.get(id, id)) for id in sources_of(source)})
         rows = f"rows of {', '.join(read)}" if read else "given rows"
         lines.append(f"    look-up of ({', '.join(key)}) = {rows}")
     if step.range is not None:

@@ -31,8 +31,7 @@ def lower_and_optimize(relation: Relation, *, is_maintained: bool = True) -> Rel
     if it contains calls with side effects over several rows.
     """
     relation, calls = with_random_rows(relation)
-    lowered = lower(relation)
-    found = optimize(lowered if is_maintained else mark_once(lowered))
+    found = optimize(lower(relation if is_maintained else mark_once(relation)))
     calls.check_all_used((found,))
     return found
 
@@ -40,9 +39,7 @@ def lower_and_optimize(relation: Relation, *, is_maintained: bool = True) -> Rel
 def lower_and_optimize_block(relation: Relation, *, is_maintained: bool = True) -> Block:
     """Return a bound relation and its recursions in the form that engines run, likewise."""
     relation, calls = with_random_rows(relation)
-    block = lower_block(relation)
-    if not is_maintained:
-        block = block.with_relations(mark_once)
+    block = lower_block(relation if is_maintained else mark_once(relation))
     block = block.with_relations(optimize)
     calls.check_all_used(block.relations())
     return block.without_unread()

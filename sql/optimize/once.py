@@ -12,6 +12,8 @@ guard it: unless they do, it is NULL.
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from foreshore.expr.columns import type_of
 from foreshore.expr.cost import is_light
 from foreshore.expr.functions.registry import scalar_function
@@ -23,6 +25,7 @@ from foreshore.expr.ir import (
     Column,
     Exists,
     Filter,
+    JoinOn,
     Literal,
     Once,
     Or,
@@ -31,6 +34,7 @@ from foreshore.expr.ir import (
     Scalar,
     ScalarSubquery,
 )
+from foreshore.expr.scalars import with_scalars
 from foreshore.expr.split import can_fail
 from foreshore.expr.traversal import (
     inputs_of,
@@ -49,15 +53,22 @@ _OF_ROWS = (Column, OuterColumn, Exists, ScalarSubquery, AnySubquery)
 
 
 def mark_once(relation: Relation, guards: tuple[Scalar, ...] = ()) -> Relation:
-    """Return a lowered relation with its constants marked, each guarded by conditions above it."""
-    if isinstance(relation, Filter):
-        guards = tuple(dict.fromkeys((*guards, *_guards_in(relation))))
-        predicates = conjuncts(relation.predicates)
-        relation = Filter(relation.input, tuple([_marked(each, guards) for each in predicates]))
+    """Return a bound relation with its constants marked, each guarded by conditions above it."""
+    match relation:
+        case Filter(input=input, predicates=predicates):
+            guards = tuple(dict.fromkeys((*guards, *_guards_in(relation))))
+            marked = [_marked(each, guards) for each in conjuncts(predicates)]
+            relation = Filter(input, tuple(marked))
+        case JoinOn(on=on) if parts := conjuncts((on,)):
+            own = (*guards, *filter(_is_constant, parts))
+            marked = [_marked(each, own) for each in parts]
+            relation = msgspec.structs.replace(relation, on=conjunction(marked))
+        case _:
+            relation = with_scalars(relation, lambda scalar: _within(scalar, guards))
     inputs = inputs_of(relation)
-    marked = tuple([mark_once(each, guards) for each in inputs])
-    changed = any(a is not b for a, b in zip(inputs, marked, strict=True))
-    return with_inputs(relation, marked) if changed else relation
+    below = tuple([mark_once(each, guards) for each in inputs])
+    changed = any(a is not b for a, b in zip(inputs, below, strict=True))
+    return with_inputs(relation, below) if changed else relation
 
 
 def _guards_in(relation: Relation) -> Iterator[Scalar]:
@@ -78,8 +89,24 @@ def _marked(predicate: Scalar, guards: tuple[Scalar, ...]) -> Scalar:
             return Or(tuple([_marked(each, guards) for each in args]))
         case Call(function=function, args=sides) if function in _COMPARISONS:
             if len({_is_constant(each) for each in sides}) == 2:
-                return with_operands(predicate, tuple([_once(each, guards) for each in sides]))
-    return predicate
+                sides = tuple([_once(each, guards) for each in sides])
+                return _within(with_operands(predicate, sides), guards)
+    return _within(predicate, guards)
+
+
+def _within(scalar: Scalar, guards: tuple[Scalar, ...]) -> Scalar:
+    """Return a scalar whose subqueries are marked, but for those that a branch guards."""
+    match scalar:
+        case Exists(relation=relation) | ScalarSubquery(relation=relation):
+            return msgspec.structs.replace(scalar, relation=mark_once(relation, guards))
+        case AnySubquery(predicate=predicate, relation=relation):
+            return AnySubquery(_marked(predicate, guards), mark_once(relation, guards))
+        case Case() | Once() | Call(function="coalesce"):
+            return scalar
+    operands = operands_of(scalar)
+    marked = tuple([_within(each, guards) for each in operands])
+    changed = any(a is not b for a, b in zip(operands, marked, strict=True))
+    return with_operands(scalar, marked) if changed else scalar
 
 
 def _is_constant(scalar: Scalar) -> bool:

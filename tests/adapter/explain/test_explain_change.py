@@ -47,6 +47,13 @@ WHOLE = ["  foreshore.public.t", "    read whole"]
             [*KEY, "    look-up of (k) = given rows"],
         ),
         (
+            "DELETE FROM t USING t AS o WHERE t.k = 1 + 1 AND o.k = t.x",
+            [
+                *(*KEY, "    look-up of (k) = (2)"),
+                *(*KEY, "    look-up of (k) = rows of foreshore.public.t"),
+            ],
+        ),
+        (
             "MERGE INTO t USING (VALUES (1, 2)) AS s (k, x) ON t.k = s.k"
             " WHEN MATCHED THEN UPDATE SET x = s.x",
             [*KEY, "    look-up of (k) = given rows"],

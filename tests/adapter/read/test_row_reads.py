@@ -58,6 +58,10 @@ FORMS = (
     "SELECT a.k, b.k FROM t a JOIN t b ON b.a = a.a AND b.s = a.s WHERE a.k = $1 ORDER BY 1, 2",
     "SELECT a.k, c.k FROM t a JOIN t b ON b.k = a.a LEFT JOIN t c ON c.k = b.k + 1 WHERE a.k = $1",
     "SELECT k, unnest(l) FROM t WHERE k = $1 + 1 ORDER BY 1, 2",
+    "SELECT t.k, p.c FROM t LEFT JOIN p ON p.a = t.a AND p.b = lower('X') WHERE t.k = $1 + 1",
+    "SELECT k FROM t WHERE k IN ($1 + 1, 2) AND EXISTS (SELECT FROM u WHERE u.k = t.a + $1 / 2)"
+    " ORDER BY 1",
+    "SELECT k FROM t WHERE k = $1 AND $1 + 1 IN (SELECT u.k FROM u)",
     "SELECT t.k, e FROM t, unnest(t.l) WITH ORDINALITY AS u (e, o) WHERE k IN ($1, 2) ORDER BY 1, o",
     "SELECT i FROM generate_series(1, $1) AS i ORDER BY i DESC LIMIT 3",
     "SELECT t.k, i FROM t, generate_series(t.k, t.k + $1, 2) AS i WHERE k IN ($1, 3) ORDER BY 1, 2",

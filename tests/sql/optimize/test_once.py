@@ -5,11 +5,14 @@ import pytest
 from foreshore.errors import DataError
 from foreshore.expr.ir import (
     And,
+    AnySubquery,
     Call,
     Case,
     Column,
     Environment,
+    Exists,
     Filter,
+    JoinOn,
     Literal,
     Once,
     Or,
@@ -106,6 +109,18 @@ def test_alternatives_without_columns_guard_the_others() -> None:
     assert marked(either) == Filter(
         T, (Or((zero, And((NOT_ZERO, eq(A, guarded(guard, QUOTIENT)))))),)
     )
+
+
+def test_constants_in_subqueries_and_joins_are_marked() -> None:
+    found = eq(A, Once(SUM, INT4))
+    exists = mark_once(Filter(T, (Exists(Filter(T, (eq(A, SUM),))),)))
+    assert exists == Filter(T, (Exists(Filter(T, (found,))),))
+    joined = mark_once(JoinOn(T, T, "left", And((eq(A, SUM), NOT_ZERO))))
+    assert joined == JoinOn(T, T, "left", And((eq(A, guarded(NOT_ZERO, SUM)), NOT_ZERO)))
+    sought = mark_once(Filter(T, (AnySubquery(eq(SUM, A), T),)))
+    assert sought == Filter(T, (AnySubquery(eq(Once(SUM, INT4), A), T),))
+    branch = Case(((eq(P, four(0)), Exists(Filter(T, (eq(A, QUOTIENT),)))),), B, BOOL)
+    assert mark_once(Filter(T, (branch,))) == Filter(T, (branch,))
 
 
 def test_value_is_computed_when_it_is_bound() -> None:
