@@ -11,9 +11,11 @@ The skipped rows are not part of the answer, so the commit checks the locked row
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+from msgspec import structs
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.plans.locked_read import LockedRead
@@ -32,6 +34,7 @@ from foreshore.sql.plan import Locking, LockTable
 from foreshore.table_rows import Row
 
 ATTEMPTS = 10  # to read and lock rows that keep changing, with SKIP LOCKED
+AHEAD = 16  # rows that are read beyond the LIMIT, as others may have locked the first ones
 
 
 async def lock_and_read(context: StatementContext, locking: Locking) -> pa.RecordBatch:
@@ -124,20 +127,25 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
         indexes = context.tables.keys.of(table).values()
         index = next((each for each in indexes if each.constraint.columns == locking.key), None)
     width = len(locking.key)
+    limit = row_count_of(context, locking.limit, "LIMIT")
+    offset = row_count_of(context, locking.offset, "OFFSET") or 0
+    most = None if limit is None else limit + offset
+    wanted = None if most is None else most + AHEAD
     for attempt in range(1, ATTEMPTS + 1):
-        reads = transaction.reads
-        rows = await read_batch(context)
-        transaction.read_only(reads)
-        limit = row_count_of(context, locking.limit, "LIMIT")
-        offset = row_count_of(context, locking.offset, "OFFSET") or 0
-        shown = rows.select(list(range(rows.num_columns - width)))
-        if index is None:  # the transaction's own table
-            return shown.slice(offset, limit)
-        if not rows.num_rows:  # the query may read nothing, at no time
-            return shown
-        hashes = index.layout.hashes(rows.columns[rows.num_columns - width :]).tolist()
-        most = None if limit is None else limit + offset
-        places, met_changed = _lock(context, index, hashes, most)
+        while True:
+            reads = transaction.reads
+            rows = await read_batch(context if wanted is None else _reading_first(context, wanted))
+            transaction.read_only(reads)
+            shown = rows.select(list(range(rows.num_columns - width)))
+            if index is None:  # the transaction's own table
+                return shown.slice(offset, limit)
+            if not rows.num_rows:  # the query may read nothing, at no time
+                return shown
+            hashes = index.layout.hashes(rows.columns[rows.num_columns - width :]).tolist()
+            places, met_changed = _lock(context, index, hashes, most)
+            if wanted is None or rows.num_rows < wanted or len(places) == most:
+                break
+            wanted *= 4  # others have locked the first ones
         is_last = attempt == ATTEMPTS and len(places) > offset
         if not met_changed or len(places) == most or is_last:
             locked = keys_of(table, index.constraint.name, [hashes[i] for i in places])
@@ -148,6 +156,15 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
         if transaction.time == time:
             break
     raise ConcurrentUpdate
+
+
+def _reading_first(context: StatementContext, count: int) -> StatementContext:
+    """Return the context of the same statement, which reads the first rows only."""
+    prepared, peek = context.prepared, prepared_peek(context.prepared)
+    finishing = structs.replace(peek.query.finishing, limit=count)
+    first = replace(peek, query=replace(peek.query, finishing=finishing))
+    made = structs.replace(prepared.made, peek=first)
+    return structs.replace(context, prepared=structs.replace(prepared, made=made))
 
 
 def _lock(

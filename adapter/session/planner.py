@@ -399,7 +399,17 @@ class SessionPlanner:
         if query is not None:
             return plan_peek(query, self._subscribed_indexes, self._keys_of, by_keys=False)
         query = query_read_by(plan)
+        if isinstance(plan, Select):
+            return self._plan_select(plan)
         return None if query is None else self.plan_query(query)
+
+    def _plan_select(self, select: Select) -> PeekPlan:
+        """Return how a SELECT is answered; rows that are locked in an order, by first ones."""
+        query, locking = select.query, select.locking
+        if locking is None or locking.limit is None:
+            return self.plan_query(query)
+        cut = replace(query, finishing=structs.replace(query.finishing, limit=1))
+        return replace(self.plan_query(cut), query=query)
 
     def _init_plans(
         self, prepared: Prepared, peek: PeekPlan | None
@@ -414,7 +424,7 @@ class SessionPlanner:
                 Prepared(
                     "",
                     prepared.syntax,
-                    made=Made(each.plan, self.plan_query(each.plan.query)),
+                    made=Made(each.plan, self._plan_select(each.plan)),
                     within=each.id,
                 ),
             )

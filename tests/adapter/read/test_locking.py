@@ -2,8 +2,11 @@
 
 import asyncio
 
+import pyarrow as pa
 import pytest
 
+from foreshore.adapter.read import pipeline, row_locks
+from foreshore.adapter.statement.context import StatementContext
 from tests.adapter.harness import TestEnvironment, until
 
 CONFLICT = "ERROR 40001: could not serialize access due to concurrent update"
@@ -123,6 +126,31 @@ async def test_workers_share_a_queue_by_skip_locked(env: TestEnvironment) -> Non
     assert len(set(done)) == len(done), "a job is done twice"
     found = await env.ran("w", "SELECT count(*) FROM t WHERE n = 1")
     assert found.startswith(str(len(done)))
+
+
+async def test_skip_locked_reads_on_while_others_hold_the_first_rows(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    async def noted(context: StatementContext) -> pa.RecordBatch:
+        rows = await pipeline.read_batch(context)
+        read.append(rows.num_rows)
+        return rows
+
+    monkeypatch.setattr(row_locks, "read_batch", noted)
+    await begun(env, rows=300)
+    next_two = "SELECT k FROM t ORDER BY k LIMIT 2 FOR UPDATE SKIP LOCKED"
+    assert await env.ran("b", f"BEGIN; {next_two}") == "BEGIN\n1\n2\nSELECT 2\nT"
+    assert read == [row_locks.AHEAD + 2]
+    read.clear()
+    await env.ran("a", "BEGIN; SELECT 1 FROM t WHERE k BETWEEN 3 AND 100 FOR UPDATE SKIP LOCKED")
+    read.clear()
+    assert await env.ran("c", f"BEGIN; {next_two}") == "BEGIN\n101\n102\nSELECT 2\nT"
+    assert read == [18, 72, 288]
+    read.clear()
+    await env.ran("d", "BEGIN; SELECT 1 FROM t WHERE k > 100 FOR UPDATE SKIP LOCKED")
+    assert await env.ran("e", next_two) == "SELECT 0"
 
 
 async def test_skip_locked_applies_limit_and_offset_to_locked_rows(env: TestEnvironment) -> None:
