@@ -318,8 +318,8 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
             sources = [indexed_view(on, index, keys, (), planned)]
         case Bulk(relation=relation, whole=whole) if whole:
             sources = _sources(whole, relation, planned)
-        case Constant() | InProcess() if not peek.sources and not peek.is_timed:
-            relation, sources = path.relation, []
+        case Constant(relation=relation) if not peek.is_timed:
+            sources = []
         case InProcess(relation=relation) if peek.sources <= BUILTINS.keys() and not peek.is_timed:
             few = restricted(relation, keys_of_catalog)
             if few is None:
