@@ -394,7 +394,8 @@ def serve_command(**given: Any) -> None:
     if options.log_level is not None:
         os.environ[logs.LEVEL_VARIABLE] = options.log_level
     logs.configure("server", "INFO")
-    sys.setswitchinterval(0.001)  # bounds how long a thread of pure Python can delay the loop
+    # Bounds how long a thread of pure Python delays the loop, and a busy loop the log's thread.
+    sys.setswitchinterval(0.0001)
     status = 1
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -150,6 +150,7 @@ class StorageController(ShardGrants):
         self.scratch = data_dir / "scratch"  # for files that no restart keeps
         shards: dict[GlobalId, Shard] = {}
         self._creating: set[GlobalId] = set()
+        self._shared: set[SharedUpper] = set()
         self._files = LocalFiles(blob, data_dir / "cache", check_owned=self.check_owned)
         check_owner = owner.check if owner is not None else lambda: None
         self._garbage = Garbage(data_dir, blob, self._files, clock, check_owner)
@@ -497,6 +498,8 @@ class StorageController(ShardGrants):
             if shard.listens:
                 updates = updates.table if isinstance(updates, FewUpdates) else updates
                 listened.append((shard, write.upper, updates))
+                if shard.shared is not None:
+                    shard.shared.has_news = True
             shard.add(self._wal.number, write.upper, updates)
             self._compacter.unsealed[shard.id] = shard
         for each in listened:  # only now, so that a listener finds all writes in place
@@ -545,7 +548,13 @@ class StorageController(ShardGrants):
 
         In memory only, as `advance`.
         """
+        self._shared.add(shared)
         self._shard(id).share_upper(shared)
+
+    def hurry(self, upper: Timestamp) -> None:
+        """Let listens hear at once that shards have advanced up to `upper`: somebody waits."""
+        for shared in self._shared:
+            shared.hurry(upper)
 
     def unshare_upper(self, id: GlobalId) -> None:
         """Detach the shard, if it still exists, from its shared upper."""

@@ -74,6 +74,10 @@ class ShardReader:
         """Return the time before which the shard can be read."""
         return self._shard(id).upper
 
+    def changed(self, id: GlobalId) -> Timestamp:
+        """Return a time before which all updates of the shard are, at most its upper."""
+        return self._shard(id).changed
+
     def grants(self, id: GlobalId) -> tuple[Grant, ...]:
         """Return the live capabilities on the shard. One at EMPTY records a frontier given up."""
         return self._shard(id).capabilities.grants

@@ -10,6 +10,7 @@ Shards with the same writer may share a `SharedUpper`. Advancing it advances eve
 that has nothing in flight, and costs time only for shards that have listens.
 """
 
+import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from math import inf
@@ -33,6 +34,7 @@ TABLES_KEPT_APART = 8
 PARTS_KEPT_APART = 256  # of a tail that nobody reads
 ROWS_PUT_TOGETHER = 1 << 16
 FEW_TOGETHER = 512  # rows as tuples, before columns are made of them: half a millisecond
+QUIET_SECONDS = 0.01  # until listens hear that their shards have not changed
 FEW_ROWS = 16  # at or below this count, Python is faster than a columnar kernel
 
 
@@ -50,18 +52,42 @@ class TailPart:
 
 
 class SharedUpper:
-    """An upper that several shards share: no update before it follows, except those in flight."""
+    """An upper that several shards share: no update before it follows, except those in flight.
+
+    Listens hear at once that it has advanced if updates are published, or if somebody waits for
+    it; otherwise `QUIET_SECONDS` later.
+    """
 
     def __init__(self) -> None:
         """Start with no shards attached."""
         self.upper: Timestamp = T0
+        self.has_news = False  # whether updates were published since listens were notified
+        self._awaited: Timestamp = T0  # listens hear at once of all before it
+        self._will_notify = False
         self._listened: set[Shard] = set()  # attached shards that have, or had, listens
 
     def advance(self, upper: Timestamp) -> None:
-        """Advance to `upper` and notify the listens of attached shards."""
+        """Advance to `upper`; the listens of attached shards are notified now or a little later."""
         if upper <= self.upper:
             return
+        is_awaited = self.upper < self._awaited
         self.upper = upper
+        if self.has_news or is_awaited:
+            self.notify()
+        elif self._listened and not self._will_notify:
+            self._will_notify = True
+            asyncio.get_running_loop().call_later(QUIET_SECONDS, self.notify)
+
+    def hurry(self, upper: Timestamp) -> None:
+        """Notify listens at once of all advances up to `upper`, as somebody waits for it."""
+        if upper > self._awaited:
+            self._awaited = upper
+            if self._will_notify:
+                self.notify()
+
+    def notify(self) -> None:
+        """Notify the listens of attached shards."""
+        self.has_news = self._will_notify = False
         for shard in tuple(self._listened):
             shard.catch_up()
             if not shard.listens:
@@ -89,6 +115,7 @@ class Shard:
         self.durable_since: Timestamp = T0  # the limit of compaction
         self.logged_upper: Timestamp = T0
         self.sealed: Timestamp = T0
+        self.changed: Timestamp = T0  # all updates are before it
         self.batches: tuple[Batch, ...] = ()
         self.in_flight = 0
         self.dropping = False
@@ -108,6 +135,11 @@ class Shard:
         self._required = [i for i, field in enumerate(schema) if not field.nullable]
 
     @property
+    def shared(self) -> SharedUpper | None:
+        """Return the upper that it shares with others, if it does."""
+        return self._shared
+
+    @property
     def upper(self) -> Timestamp:
         """Return the time before which all updates are known and durable."""
         if self._shared is None or self.in_flight:
@@ -121,7 +153,7 @@ class Shard:
 
     def set_upper(self, upper: Timestamp) -> None:
         """Set the uppers to `upper`, as recovered from disk."""
-        self._upper = self._reserved = upper
+        self._upper = self._reserved = self.changed = upper
 
     def advance(self, upper: Timestamp) -> None:
         """Forbid appends before `upper`. The readable upper follows when nothing is in flight."""
@@ -212,6 +244,8 @@ class Shard:
         """Add durable updates to the tail."""
         assert upper >= self._upper, (self.id, self._upper, upper)
         self._upper = upper
+        if updates.num_rows:
+            self.changed = upper
         if isinstance(updates, FewUpdates):
             if segment != self._few_segment or self._few_rows >= FEW_TOGETHER:
                 self._put_few()

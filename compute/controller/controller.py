@@ -46,6 +46,7 @@ from foreshore.compute.controller.refreshes import Refreshes, readable_imports
 from foreshore.compute.controller.responses import Responses
 from foreshore.compute.controller.sinks import Sinks
 from foreshore.compute.controller.skipped_times import SkippedTimes
+from foreshore.compute.controller.unchanged import UnchangedOutputs
 from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.protocol import (
     AllowCompaction,
@@ -105,13 +106,20 @@ class ComputeController:
         self._exporters: dict[GlobalId, Dataflow] = {}
         # Dataflows that another one with the same exports is about to replace.
         self._being_replaced: dict[GlobalId, Dataflow] = {}
-        self.maintained = Maintained(self._exporters, self._being_replaced, storage.corruptions)
         self._uppers = Uppers(storage)
+        self._unchanged = UnchangedOutputs(self._exporters, self._uppers, storage)
+        self.maintained = Maintained(
+            self._exporters,
+            self._being_replaced,
+            storage.corruptions,
+            self._uppers,
+            self._unchanged,
+        )
         self._feeds = Feeds(storage)
         self._peeks = Peeks()
         self.skipped = SkippedTimes(self._exporters)
         self._transient = count(1)
-        self.mirrors = Mirrors(self._exporters, self._uppers, self.transient_id)
+        self.mirrors = Mirrors(self._exporters, self._uppers, self._unchanged, self.transient_id)
         self._responses = Responses(
             self._dataflows,
             self._exporters,
@@ -474,6 +482,8 @@ class ComputeController:
         CollectionCorrupted if corruption prevents progress. If not `patient`, raises the error of
         repeated failures too, although they are retried.
         """
+        if self._uppers[id] <= beyond:
+            self._unchanged.advance(id)
         if self._uppers[id] > beyond:
             return
         self.maintained.check_advances([id], patient=patient)
@@ -527,6 +537,7 @@ class ComputeController:
             return answer
         self.clusters.check_alive(owner)
         self.skipped.check(indexes, request.as_of)
+        self._uppers.hurry(request.as_of)  # replicas wait for what they read of indexes
         reads = [(self._capabilities(id)[0], request.as_of) for id in request.imports]
         try:
             return await self._peeks.ask(owner, request, take_snapshots(self._storage, reads))

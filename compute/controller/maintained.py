@@ -24,6 +24,8 @@ from foreshore.compute.controller.history import Entry
 from foreshore.compute.controller.index_streams import Stream
 from foreshore.compute.controller.outputs import SinkWriter, Subscription
 from foreshore.compute.controller.read_errors import ReadErrors
+from foreshore.compute.controller.unchanged import UnchangedOutputs
+from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.protocol import DataflowDescription, DataflowStatus
 from foreshore.errors import CollectionCorrupted, DatabaseError, DataError, InternalError
 from foreshore.ids import GlobalId
@@ -118,10 +120,14 @@ class Maintained:
         exporters: Mapping[GlobalId, Dataflow],
         being_replaced: Mapping[GlobalId, Dataflow],
         corruptions: Corruptions,
+        uppers: Uppers,
+        unchanged: UnchangedOutputs,
     ) -> None:
         self._exporters = exporters
         self._being_replaced = being_replaced
         self._corruptions = corruptions
+        self._uppers = uppers
+        self._unchanged = unchanged
         self.read_errors = ReadErrors(self.dataflow_of)
 
     def dataflow_of(self, id: GlobalId) -> Dataflow | None:
@@ -259,7 +265,10 @@ class Maintained:
         while (writer := self._unknown(ids, last)) is not None:
             self.check_not_corrupt([writer.id])
             self.check_advances([writer.id], patient=False)
-            await writer.errors.known(last)
+            self._unchanged.advance(writer.id)
+            if not writer.errors.is_known(last):
+                self._uppers.hurry(last)
+                await writer.errors.known(last)
 
     def _unknown(self, ids: Iterable[GlobalId], last: Timestamp) -> SinkWriter | None:
         """Return a sink under `ids` whose errors up to `last` are to be waited for, if any."""

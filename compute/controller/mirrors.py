@@ -26,6 +26,7 @@ from foreshore.compute.controller import index_streams
 from foreshore.compute.controller.maintained import Dataflow
 from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.controller.peeks import PeekRequest
+from foreshore.compute.controller.unchanged import UnchangedOutputs
 from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.peek import FEW_ROWS
 from foreshore.compute.protocol import IndexExport, SubscribeIndex
@@ -70,12 +71,14 @@ class Mirrors:
         self,
         exporters: MutableMapping[GlobalId, Dataflow],
         uppers: Uppers,
+        unchanged: UnchangedOutputs,
         new_id: Callable[[], GlobalId],
         bounds: Bounds | None = None,
     ) -> None:
         self.bounds = bounds or Bounds()
         self._exporters = exporters
         self._uppers = uppers
+        self._unchanged = unchanged
         self._new_id = new_id
         self._mirrors: OrderedDict[GlobalId, Mirror] = OrderedDict()  # last used last, by index
         self._reads: dict[GlobalId, int] = {}  # of indexes without a mirror
@@ -92,6 +95,8 @@ class Mirrors:
         if mirror is None:
             self._note_read(index, whole=whole)
             return None
+        if not mirror.knows(time):
+            self._unchanged.advance(index)
         return mirror if mirror.readable_from <= time else None
 
     def has(self, index: GlobalId) -> bool:
@@ -108,6 +113,7 @@ class Mirrors:
 
         One that receives nothing while replicas pass the times that are read ends.
         """
+        self._uppers.hurry(time)
         if await mirror.passed(time, self.bounds.patience_s):
             return True
         lags = mirror.upper > 0 and not mirror.failed and self._uppers[mirror.index] > time

@@ -35,6 +35,10 @@ class Uppers:
         """Start tracking the upper of an index."""
         self._indexes[id] = upper
 
+    def hurry(self, beyond: Timestamp) -> None:
+        """Let what follows shards hear at once that they have advanced to beyond a time."""
+        self._storage.hurry(beyond + 1)
+
     def drop(self, id: GlobalId, error: DatabaseError) -> None:
         """Forget a collection; its waiters fail with `error`."""
         self._indexes.pop(id, None)
@@ -65,6 +69,7 @@ class Uppers:
         """
         if self[id] > beyond:
             return
+        self.hurry(beyond)
         waiter = _Waiter(beyond, asyncio.get_running_loop().create_future(), patient)
         self._waiters.setdefault(id, []).append(waiter)
         try:

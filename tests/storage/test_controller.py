@@ -244,11 +244,15 @@ def test_shared_upper_advances_all_attached_shards(tmp_path: Path) -> None:
             controller.share_upper(id, shared)
         shared.advance(5)
         assert [controller.upper(id) for id in (U1, U2)] == [5, 5]
+        assert not heard  # nothing has changed, and nobody waits
+        shared.hurry(4)
+        assert [(e.lower, e.upper) for e in heard] == [(0, 5)]
         late: list[ListenEvent] = []
         controller.listen(U2, 0, late.append)
         appending = asyncio.create_task(controller.append([write(U1, 5, 6, (A, 5, 1))]))
         await asyncio.sleep(0)
         shared.advance(9)
+        shared.notify()
         assert [controller.upper(id) for id in (U1, U2)] == [5, 9]  # one has something in flight
         assert await appending == Appended()
         assert controller.upper(U1) == 9
@@ -256,6 +260,7 @@ def test_shared_upper_advances_all_attached_shards(tmp_path: Path) -> None:
         assert await controller.append([write(U2, 8, 10)]) == UpperMismatch(U2, 9)
         controller.unshare_upper(U1)
         listen.cancel()
+        shared.hurry(12)
         shared.advance(12)
         assert [controller.upper(id) for id in (U1, U2)] == [9, 12]
         assert [(e.lower, e.upper) for e in late] == [(0, 5), (5, 9), (9, 12)]
