@@ -234,7 +234,7 @@ async def run(session: Conversation, context: StatementContext) -> Outcome:
     assert plan is not None
     if (
         state is not context.names.catalog.state
-        or version != variables.version
+        or version != variables.plan_version
         or context.transaction.staged.catalog is not None
     ):
         await authorize_any(context)

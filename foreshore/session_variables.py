@@ -37,6 +37,19 @@ class Mark:
     held: int
 
 
+# What a plan, the meaning of a name or a right depends on.
+OF_PLANS = (
+    "cluster",
+    "database",
+    "restrict_to_user_objects",
+    "role",
+    "row_security",
+    "search_path",
+    "session_authorization",
+    "timezone",
+)
+
+
 class Variables(dict[str, str]):
     """The present values of the variables of one session, by name in lower case.
 
@@ -59,6 +72,7 @@ class Variables(dict[str, str]):
         self.reported_version = -1
         self.touched = False
         self.version = 0  # grows with every change
+        self.plan_version = 0  # grows when one changes that plans, names or rights depend on
         self._settings: StatementSettings | None = None
         self._marks: list[Mark] = []  # of the transaction's savepoints
         self.random = RandomValues()  # whose seed no transaction undoes
@@ -166,6 +180,7 @@ class Variables(dict[str, str]):
             self.kept.check_room(len(value), instead_of=self._replaced(key, local=local))
         self.touched = True
         self.version += 1
+        self.plan_version += key in OF_PLANS
         self[key] = value
         if not local:
             self._set = {**self._set, key: value}
@@ -179,6 +194,7 @@ class Variables(dict[str, str]):
     def set_fixed(self, name: str, value: str) -> None:
         """Set a variable that only the system may set, such as the name of the role."""
         self.version += 1
+        self.plan_version += 1
         self._defaults[name] = self[name] = value
         self._values = {**self._values, name: value}
         self._set = {**self._set, name: value}
@@ -189,6 +205,7 @@ class Variables(dict[str, str]):
             return
         self.touched = True
         self.version += 1
+        self.plan_version += 1
         kept = dict(self._set)
         for key in list(self):
             if key not in _OF_TRANSACTION and key not in OF_ROLES:
@@ -208,10 +225,13 @@ class Variables(dict[str, str]):
         return self._defaults.get(key, known.default if known is not None else "")
 
     def commit(self) -> None:
-        """Keep the values set in the transaction, except local ones."""
-        self.touched = False
+        """Keep the values set in the transaction, except local ones; forget its marks."""
         self._marks.clear()
+        if not self.touched:
+            return
+        self.touched = False
         self.version += 1
+        before = [self.get(name) for name in OF_PLANS]
         kept = dict(self._set)
         for name in ("transaction_isolation", "transaction_read_only"):
             default = f"default_{name}"
@@ -220,18 +240,18 @@ class Variables(dict[str, str]):
         self.clear()
         self.update(_DEFAULTS)
         self.update(kept)
+        self.plan_version += before != [self.get(name) for name in OF_PLANS]
 
     def rollback(self) -> None:
         """Undo the changes of the transaction."""
         if self.touched:
             self._set = self._values
-            self.commit()
+        self.commit()
 
     def mark(self) -> Mark:
         """Return the present values, for `return_to`, until `release` or the transaction's end."""
         mark = Mark(dict(self), self._set, sum(self._new().values()))
         self._marks.append(mark)
-        self.touched = True  # the end of the transaction forgets it
         return mark
 
     def release(self, mark: Mark) -> None:
@@ -246,6 +266,7 @@ class Variables(dict[str, str]):
         self.update(mark.present)
         self.touched = True
         self.version += 1
+        self.plan_version += 1
 
     def drain_reports(self) -> dict[str, str]:
         """Return the reported variables that changed since the last call."""

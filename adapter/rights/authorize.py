@@ -42,7 +42,7 @@ def authorize(context: "StatementContext") -> None:
     if context.variables["restrict_to_user_objects"] == "on":
         _refuse_system_relations(context)
     role, prepared, planner = context.role, context.prepared, context.planner
-    state, version = planner.state, context.variables.version
+    state, version = planner.state, context.variables.plan_version
     found = prepared.found_allowed
     if found[0] is state and found[1] == version:
         return

@@ -181,7 +181,7 @@ class SessionPlanner:
         """Return the schemas searched, in order."""
         session, state = self._session, self.state
         known_state, known_version, path = self._path
-        if known_state is not state or known_version != session.variables.version:
+        if known_state is not state or known_version != session.variables.plan_version:
             path = effective_path(
                 state,
                 session.database,
@@ -189,7 +189,7 @@ class SessionPlanner:
                 session.variables["search_path"],
                 self._temporary_schema,
             )
-            self._path = (state, session.variables.version, path)
+            self._path = (state, session.variables.plan_version, path)
         return path
 
     def basis(self) -> Basis:
@@ -260,7 +260,7 @@ class SessionPlanner:
     def is_valid(self, prepared: Prepared) -> bool:
         """Return whether a statement has a plan that would be the same if made now."""
         session = self._session
-        if prepared.variables != session.variables.version:
+        if prepared.variables != self._version_of(prepared.made.scope):
             return False
         running, state = session.transactions.running, self._coordinator.catalog.state
         is_own = running is not None and running.staged is not NOTHING_STAGED
@@ -274,6 +274,11 @@ class SessionPlanner:
             return False
         prepared.found_valid = None if is_own else state
         return True
+
+    def _version_of(self, scope: Scope) -> int:
+        """Return the version of the session's variables that a plan depends on."""
+        variables = self._session.variables
+        return variables.version if scope.on_session else variables.plan_version
 
     def _is_valid_if_shared(self, prepared: Prepared) -> bool:
         """Return whether a plan is valid, given that its variables are those of the session.
@@ -305,7 +310,8 @@ class SessionPlanner:
         """Plan a statement."""
         assert prepared.syntax is not None
         began = thread_time()
-        basis, variables = self.basis(), self._session.variables.version
+        basis, variables = self.basis(), self._session.variables
+        version, plan_version = variables.version, variables.plan_version
         reader = self.reader(basis)
         declared: Sequence[SqlType | None] = prepared.declared
         if prepared.made.plan is not None:
@@ -362,7 +368,8 @@ class SessionPlanner:
         # Not valid until all of it is there: this may be interrupted.
         prepared.basis = prepared.found_valid = None
         prepared.made, prepared.parameters, prepared.desc = made, parameters, desc
-        prepared.variables, prepared.found_allowed = variables, (None, -1)
+        prepared.variables = version if scope.on_session else plan_version
+        prepared.found_allowed = None, -1
         prepared.basis = basis
 
     def _is_view(self, id: GlobalId) -> bool:
@@ -575,7 +582,7 @@ class SessionPlanner:
         )
         if found is None:
             return None
-        found = structs.replace(found, variables=session.variables.version)
+        found = structs.replace(found, variables=self._version_of(found.made.scope))
         if len(self._recent) >= MOST_RECENT:
             del self._recent[next(iter(self._recent))]
         self._recent[name] = found

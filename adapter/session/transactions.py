@@ -171,8 +171,7 @@ class Transactions:
             if transaction.staged.signals is not NO_SIGNALS:
                 self._send_signals(transaction)
         self._end(transaction)
-        if self._variables.touched:
-            self._variables.commit()
+        self._variables.commit()
         if self._portals or self._portals.streams:
             self._portals.end(committed=True)
 

@@ -58,10 +58,10 @@ class SessionRoles:
     def current(self) -> Role:
         """The current user."""
         state, version, role = self._known
-        if state is not self._state() or version != self._variables.version:
+        if state is not self._state() or version != self._variables.plan_version:
             name = self._variables["role"]
             role = self.session if name == NO_ROLE else self._named(name)
-            self._known = (self._state(), self._variables.version, role)
+            self._known = (self._state(), self._variables.plan_version, role)
         return role
 
     def set(self, variable: str, values: tuple[str, ...] | None, *, local: bool = False) -> None:

@@ -167,3 +167,36 @@ def test_names_are_cut_as_names_in_statements_are() -> None:
     variables = Variables({"database": "d" * 100})
     variables.set("cluster", ("ü" * 40,))
     assert (variables["database"], variables["cluster"]) == ("d" * 63, "ü" * 31)
+
+
+def test_a_transaction_that_sets_nothing_keeps_the_version() -> None:
+    variables = Variables({})
+    variables.commit()
+    before = variables.version
+    variables.mark()
+    variables.release(variables.mark())
+    variables.commit()
+    assert variables.version == before  # so all prepared statements stay valid
+    mark = variables.mark()
+    variables.set("timezone", ("Europe/Rome",))
+    variables.return_to(mark)
+    variables.rollback()
+    assert variables.version > before
+    assert variables["timezone"] == Variables({})["timezone"]
+
+
+def test_only_what_plans_depend_on_makes_them_invalid() -> None:
+    variables = Variables({})
+    before = variables.plan_version
+    variables.set("application_name", ("x",))
+    variables.set("my.own", ("x",), local=True)
+    variables.commit()
+    assert variables.plan_version == before
+    for name, value in (("search_path", "a"), ("timezone", "Asia/Tokyo"), ("row_security", "off")):
+        for end in (variables.commit, variables.rollback):
+            before = variables.plan_version
+            variables.set(name, (value,), local=True)
+            assert variables.plan_version > before
+            before = variables.plan_version
+            end()
+            assert variables.plan_version > before

@@ -68,7 +68,7 @@ async def rows_under_keys(
     hashes = [layout.hash(key) for key in keys]
     wanted: Keys = {source.lock: {*hashes}}
 
-    def find(time: Timestamp) -> Located[list[Row]] | None:
+    def find(time: Timestamp) -> "Located[list[Row]] | None":
         own = own_rows(context.transaction, index)
         if isinstance(source, KeyedTable):
             found = rows_under(index, keys, hashes, time, own)
