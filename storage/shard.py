@@ -61,9 +61,9 @@ class SharedUpper:
     def __init__(self) -> None:
         """Start with no shards attached."""
         self.upper: Timestamp = T0
-        self.has_news = False  # whether updates were published since listens were notified
+        self.has_news = False  # whether updates were published since it last advanced
         self._awaited: Timestamp = T0  # listens hear at once of all before it
-        self._will_notify = False
+        self._quiet: asyncio.TimerHandle | None = None  # which notifies listens
         self._listened: set[Shard] = set()  # attached shards that have, or had, listens
 
     def advance(self, upper: Timestamp) -> None:
@@ -73,21 +73,23 @@ class SharedUpper:
         is_awaited = self.upper < self._awaited
         self.upper = upper
         if self.has_news or is_awaited:
+            self.has_news = False
             self.notify()
-        elif self._listened and not self._will_notify:
-            self._will_notify = True
-            asyncio.get_running_loop().call_later(QUIET_SECONDS, self.notify)
+        elif self._listened and self._quiet is None:
+            self._quiet = asyncio.get_running_loop().call_later(QUIET_SECONDS, self.notify)
 
     def hurry(self, upper: Timestamp) -> None:
         """Notify listens at once of all advances up to `upper`, as somebody waits for it."""
         if upper > self._awaited:
             self._awaited = upper
-            if self._will_notify:
+            if self._quiet is not None:
                 self.notify()
 
     def notify(self) -> None:
         """Notify the listens of attached shards."""
-        self.has_news = self._will_notify = False
+        if self._quiet is not None:
+            self._quiet.cancel()
+            self._quiet = None
         for shard in tuple(self._listened):
             shard.catch_up()
             if not shard.listens:
@@ -127,6 +129,7 @@ class Shard:
         self._few_rows = 0
         self.listens: list[Listen] = []
         self._upper: Timestamp = T0
+        self._published: Timestamp = T0  # the upper that listens were last told
         self._reserved: Timestamp = T0
         self._shared: SharedUpper | None = None
         self._to_publish: deque[tuple[Timestamp, pa.Table | None]] = deque()
@@ -177,6 +180,7 @@ class Shard:
     def unshare_upper(self) -> None:
         """Advance independently again."""
         if self._shared is not None:
+            self.catch_up()
             self._upper, self._reserved = self.upper, self.reserved
             self._shared.forget(self)
             self._shared = None
@@ -299,6 +303,7 @@ class Shard:
 
     def publish(self, upper: Timestamp, updates: pa.Table | None) -> None:
         """Publish to all listens, in order even if a listener causes another publication."""
+        self._published = upper
         self._to_publish.append((upper, updates))
         if len(self._to_publish) > 1:
             return  # called from a listener; the outer call continues
@@ -332,14 +337,12 @@ class Shard:
         self._reserved = max(self._upper, self.write_frontier())
 
     def catch_up(self) -> None:
-        """Advance upper to `reserved` if nothing is in flight."""
+        """Advance upper to `reserved` if nothing is in flight, and tell the listens."""
         if self.in_flight:
             return
-        reserved = self.reserved
-        if reserved > self._upper:
-            self._upper = reserved
-            if self.listens:
-                self.publish(reserved, None)
+        self._upper = max(self._upper, self.reserved)
+        if self.listens and self._upper > self._published:
+            self.publish(self._upper, None)
 
 
 def _should_coalesce(one: TailPart, next: TailPart) -> bool:

@@ -269,6 +269,29 @@ def test_shared_upper_advances_all_attached_shards(tmp_path: Path) -> None:
     run(main)
 
 
+def test_listens_hear_of_quiet_advances_whatever_happens_to_their_shard(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        shared = SharedUpper()
+        heard: list[ListenEvent] = []
+        for id in (U1, U2):
+            await controller.create(id, ROWS)
+            controller.share_upper(id, shared)
+        controller.listen(U1, 0, heard.append)
+        shared.advance(5)
+        late: list[ListenEvent] = []
+        controller.listen(U1, 5, late.append)
+        shared.hurry(4)
+        assert [(e.lower, e.upper) for e in heard] == [(0, 5)]  # although another began at 5
+        shared.advance(7)
+        controller.unshare_upper(U1)
+        for events in (heard, late):
+            assert [(e.lower, e.upper) for e in events][-1:] == [(5, 7)]
+        await controller.close()
+
+    run(main)
+
+
 def test_advance_waits_for_writes_in_flight(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
