@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from foreshore.compute.controller.uppers import Uppers
-from foreshore.expr.ir import TemporalFilter
-from foreshore.expr.traversal import walk_relations
+from foreshore.expr.temporal import has_temporal_filter
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import StorageController
 from foreshore.update import Timestamp
@@ -79,6 +78,4 @@ def _follows_inputs(dataflow: "Dataflow") -> bool:
     description = dataflow.description
     if description.refresh is not None or dataflow.leaving is not None or not dataflow.is_running:
         return False
-    return not any(
-        isinstance(each, TemporalFilter) for each in walk_relations(description.relation)
-    )
+    return not has_temporal_filter(description.relation)
