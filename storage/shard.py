@@ -35,6 +35,7 @@ PARTS_KEPT_APART = 256  # of a tail that nobody reads
 ROWS_PUT_TOGETHER = 1 << 16
 FEW_TOGETHER = 512  # rows as tuples, before columns are made of them: half a millisecond
 QUIET_SECONDS = 0.01  # until listens hear that their shards have not changed
+SOON_MS = 1_000  # who waits for later times hears of these as if nobody waited
 FEW_ROWS = 16  # at or below this count, Python is faster than a columnar kernel
 
 
@@ -80,6 +81,7 @@ class SharedUpper:
 
     def hurry(self, upper: Timestamp) -> None:
         """Notify listens at once of all advances up to `upper`, as somebody waits for it."""
+        upper = min(upper, self.upper + SOON_MS)
         if upper > self._awaited:
             self._awaited = upper
             if self._quiet is not None:

@@ -283,10 +283,15 @@ def test_listens_hear_of_quiet_advances_whatever_happens_to_their_shard(tmp_path
         controller.listen(U1, 5, late.append)
         shared.hurry(4)
         assert [(e.lower, e.upper) for e in heard] == [(0, 5)]  # although another began at 5
-        shared.advance(7)
+        shared.hurry(1 << 50)  # for a subscription as of next year, say
+        shared.advance(6)
+        assert [e.upper for e in late] == [6]
+        shared.advance(6_000)
+        shared.advance(6_001)
+        assert [e.upper for e in late] == [6, 6_000]
         controller.unshare_upper(U1)
         for events in (heard, late):
-            assert [(e.lower, e.upper) for e in events][-1:] == [(5, 7)]
+            assert [(e.lower, e.upper) for e in events][-1:] == [(6_000, 6_001)]
         await controller.close()
 
     run(main)
