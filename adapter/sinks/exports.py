@@ -233,6 +233,7 @@ class SinkExports:
 
         Raises UndefinedObject if the sink is dropped meanwhile.
         """
+        self._coordinator.storage.hurry(time + 1)
         while True:
             self.relation(sink)
             if self.has_written(sink, time):

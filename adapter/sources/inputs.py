@@ -99,6 +99,7 @@ class SourceInputs:
 
         Raises UndefinedObject if it is dropped meanwhile.
         """
+        self._coordinator.storage.hurry(time + 1)
         while True:
             subscription, _ = self._input(source)
             position = self._coordinator.subscriptions.position(subscription)

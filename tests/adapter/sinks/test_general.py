@@ -6,6 +6,7 @@ from pathlib import Path
 import deltalake
 import pytest
 
+from foreshore.storage import shard
 from foreshore.storage.export.files.delta import DeltaExporter
 from foreshore.update import Timestamp
 from tests.adapter.harness import TestEnvironment
@@ -82,6 +83,7 @@ async def test_wait_for_sinks(
         return await resume(self)
 
     monkeypatch.setattr(DeltaExporter, "resume", held)
+    monkeypatch.setattr(shard, "QUIET_SECONDS", 3600.0)  # for which nobody who waits has to wait
     await env.ran("a", "CREATE TABLE t (k int PRIMARY KEY)", "CREATE TABLE u (k int PRIMARY KEY)")
     await env.ran("a", f"CREATE SINK s FROM t INTO DELTA (URL '{place}/t')")
     await env.ran("a", f"CREATE SINK s2 FROM u INTO DELTA (URL '{place}/u')")

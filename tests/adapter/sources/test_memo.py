@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from foreshore.storage import shard
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.sources import asking
 from tests.adapter.sources.test_python import reaches as reached
@@ -120,9 +121,10 @@ async def test_answers_are_forgotten_with_their_rows(
 
 
 async def test_read_waits_for_answers_with_real_time_recency(
-    own_env: TestEnvironment, tmp_path: Path
+    own_env: TestEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env, calls = own_env, tmp_path / "calls"
+    monkeypatch.setattr(shard, "QUIET_SECONDS", 3600.0)  # for which nobody who waits has to wait
     await allow(env)
     function = f"FROM PYTHON '{MODULE}:answer' (calls '{calls}')"
     await env.ran(
