@@ -28,6 +28,7 @@ from foreshore.compute.controller.unchanged import UnchangedOutputs
 from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.protocol import DataflowDescription, DataflowStatus
 from foreshore.errors import CollectionCorrupted, DatabaseError, DataError, InternalError
+from foreshore.expr.temporal import has_temporal_filter
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ReadCapability, WriteCapability
 from foreshore.storage.corruption import Corruptions
@@ -55,6 +56,10 @@ class Dataflow:
     index_subscriptions: dict[GlobalId, Stream] = field(default_factory=dict)
 
     leaving: tuple[Cluster, Entry] | None = None
+    is_timed: bool = field(init=False)  # its output changes with the time alone
+
+    def __post_init__(self) -> None:
+        self.is_timed = has_temporal_filter(self.description.relation)
 
     @property
     def clusters(self) -> Sequence[Cluster]:

@@ -6,10 +6,11 @@ has none.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from foreshore.compute.controller.uppers import Uppers
-from foreshore.expr.temporal import has_temporal_filter
+from foreshore.errors import UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import StorageController
 from foreshore.update import Timestamp
@@ -38,7 +39,8 @@ class UnchangedOutputs:
         dataflow = self._exporters.get(id)
         if dataflow is not None:
             known: dict[GlobalId, Timestamp] = {}
-            self._advance(dataflow, known, DEEPEST)
+            with suppress(UndefinedObject):  # an input is being dropped, and with it the collection
+                self._advance(dataflow, known, DEEPEST)
             if id in known:
                 dataflow.writers[id].progress(known[id])
 
@@ -56,7 +58,11 @@ class UnchangedOutputs:
             if writer is None:
                 if changed <= self._uppers[id] < upper:
                     self._uppers.advance(id, upper)
-            elif writer.corrected and changed <= self._storage.upper(id) < upper:
+            elif (
+                writer.corrected
+                and not writer.stopped
+                and changed <= self._storage.upper(id) < upper
+            ):
                 writer.errors.add(upper, upper, None, initial=False)
                 known[id] = upper
         for stream in dataflow.streams:
@@ -78,4 +84,4 @@ def _follows_inputs(dataflow: "Dataflow") -> bool:
     description = dataflow.description
     if description.refresh is not None or dataflow.leaving is not None or not dataflow.is_running:
         return False
-    return not has_temporal_filter(description.relation)
+    return not dataflow.is_timed
