@@ -210,6 +210,8 @@ def test_call_that_keeps_the_watchdog_waiting_is_reported(
     async def in_c() -> None:
         await asyncio.to_thread(looks.wait, 60)
         hold()
+        looks.clear()
+        await asyncio.to_thread(looks.wait, 60)
 
     found = stalls_of(in_c, new_loop)
     assert any(each.cause == "step" and each.seconds > LIMIT_S for each in found)

@@ -65,7 +65,7 @@ def test_a_look_up_says_index_place_and_values(explained: Server) -> None:
 
 def test_values_to_look_up_may_be_arguments(explained: Server) -> None:
     said = explain(explained, "EXPLAIN SELECT n FROM counted WHERE customer = %s::int", 7)
-    assert said.endswith("look-up of (customer) = (7)")
+    assert said.endswith("look-up of (customer) = (7::smallint)")
 
 
 def test_the_plan_of_changes_names_what_it_reads(explained: Server) -> None:
