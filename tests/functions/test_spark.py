@@ -103,7 +103,10 @@ def run_edges(spark: Any, batch: Sequence[Any]) -> list[str]:
         names = [f"c{len(columns) + j}" for j in range(len(types))]
         arrays = [to_array([row[j] for row in rows], type) for j, type in enumerate(types)]
         columns += [padded(to_spark(array), count) for array in arrays]
-        selects.append(f"{dialect.scalar(scalar, names)} AS v{i}")
+        value = dialect.scalar(scalar, names)
+        if call.types.result.name == "number":  # toArrow() takes no NULL for fields that have none
+            value = f"CAST({value} AS {dialect.type_name(call.types.result)})"
+        selects.append(f"{value} AS v{i}")
         selects.append(f"{dialect.scalar(ErrorOf(scalar), names)} AS e{i}")
     table = pa.table(columns, names=[f"c{i}" for i in range(len(columns))])
     register_spark(spark, list(dialect.used.values()))
