@@ -40,7 +40,14 @@ from foreshore.expr.functions.function import (
 )
 from foreshore.expr.functions.numeric import decimal_name
 from foreshore.expr.functions.quotients import either_error, with_errors
-from foreshore.expr.functions.rows import Failure, collect, out_of_range, rowwise
+from foreshore.expr.functions.rows import (
+    Failure,
+    WithSingle,
+    collect,
+    out_of_range,
+    rowwise,
+    single,
+)
 from foreshore.network import address_of, address_text
 from foreshore.text import format_text, limit_length, parse_text
 from foreshore.types import BIT_TYPES, NUMERIC_DIGITS, TYPES, Datum, SqlType, array_of, arrow_type
@@ -458,7 +465,22 @@ def _to_string(fit: Callable[[SqlType], Callable[[str], str]]) -> Kernel:
             return pa.array(texts, pa.string())
         return collect(types, fit(types.result), ((t,) for t in texts))
 
-    return kernel
+    def one(types: Signature) -> Callable[..., Datum] | None:
+        source, result = types.args[0].name, types.result
+        if source not in INTEGERS and source not in STRINGS:
+            return None
+        if result.name == "text":
+            return str
+        fitted = fit(result)
+        return single(lambda datum: fitted(str(datum)), result)
+
+    return WithSingle(kernel, one)
+
+
+def _parsed(types: Signature) -> Callable[..., Datum]:
+    """Return the function of a text that gives a datum of the result's type."""
+    target = types.result
+    return single(lambda text: parse_text(text, target), target)
 
 
 def _from_string(types: Signature, a: pa.Array) -> Outcome:
@@ -505,7 +527,7 @@ def _declare_text_casts() -> None:
         for target in others:
             key = f"cast({source},{target})"
             if target not in STRINGS and target not in BIT_TYPES and key not in BY_KEY:
-                hidden(key, source, target, _from_string, fallible=True)
+                hidden(key, source, target, _from_string, fallible=True, one=_parsed)
 
 
 _declare_text_casts()

@@ -237,6 +237,8 @@ def hidden(
 ) -> ScalarFunction:
     """Declare a function without an SQL name: a cast, a finishing step, a generic form."""
     patterns = tuple(args.split())
+    if options.get("strict", True):
+        options.setdefault("one", getattr(kernel, "one", None))
     function = ScalarFunction(
         key=key, name=key.split("(")[0], args=patterns, result=result, kernel=kernel, **options
     )

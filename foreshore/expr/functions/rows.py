@@ -14,7 +14,7 @@ import re2
 
 from foreshore.datum import from_array, to_array
 from foreshore.errors import InternalError, NumericValueOutOfRange, UserError, data_error
-from foreshore.expr.functions.function import Outcome, Signature
+from foreshore.expr.functions.function import Kernel, One, Outcome, Signature
 from foreshore.number_text import numeric_text
 from foreshore.types import Datum, SqlType
 
@@ -151,18 +151,34 @@ class Mapped:
         """Return the function of single data; None if data are not Arrow's Python values."""
         if not all(type.name in _AS_DATA for type in types.args):
             return None
-        compute, result = self._compute, types.result
-        exact, bits = _AS_DATA.get(result.name), _BITS.get(result.name)
+        return single(self._compute, types.result)
 
-        def one(*data: Datum) -> Datum:
-            value: Any = compute(*data)
-            is_exact = type(value) is exact
-            if not is_exact or (bits is not None and value.bit_length() > bits):
-                value = from_array(to_array([value], result), result)[0]
-            found: Datum = value
-            return found
 
-        return one
+class WithSingle:
+    """A kernel beside which `one` gives the function of single data; see `ScalarFunction.one`."""
+
+    def __init__(self, kernel: Kernel, one: One) -> None:
+        self._kernel = kernel
+        self.one = one
+
+    def __call__(self, types: Signature, *arrays: pa.Array) -> Outcome:
+        """Return the column of results."""
+        return self._kernel(types, *arrays)
+
+
+def single(compute: Callable[..., Any], result: SqlType) -> Callable[..., Datum]:
+    """Return the function of data that gives what a column of `compute` holds."""
+    exact, bits = _AS_DATA.get(result.name), _BITS.get(result.name)
+
+    def one(*data: Datum) -> Datum:
+        value: Any = compute(*data)
+        is_exact = type(value) is exact
+        if not is_exact or (bits is not None and value.bit_length() > bits):
+            value = from_array(to_array([value], result), result)[0]
+        found: Datum = value
+        return found
+
+    return one
 
 
 # Types whose data are Arrow's Python values, and the class of these.

@@ -19,7 +19,7 @@ from foreshore.datum import from_array
 from foreshore.errors import UserError, data_error
 from foreshore.expr.functions.decimals import text_where
 from foreshore.expr.functions.function import Kernel, Outcome, Signature
-from foreshore.expr.functions.rows import Failure, collect, only_value, text_of
+from foreshore.expr.functions.rows import Failure, WithSingle, collect, only_value, single, text_of
 from foreshore.types import SqlType, arrow_type
 
 DAY = 86_400_000_000
@@ -157,7 +157,7 @@ def data_rows(compute: Callable[..., Any]) -> Kernel:
         data = [from_array(a, t) for a, t in zip(arrays, types.args, strict=True)]
         return collect(types, compute, zip(*data, strict=True))
 
-    return kernel
+    return WithSingle(kernel, lambda types: single(compute, types.result))
 
 
 def by_first(one: Callable[..., Outcome]) -> Kernel:

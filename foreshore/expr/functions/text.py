@@ -13,6 +13,7 @@ from foreshore.datum import from_array
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.conditional import template
 from foreshore.expr.functions.function import (
+    Kernel,
     Outcome,
     Renderer,
     Rendering,
@@ -20,7 +21,8 @@ from foreshore.expr.functions.function import (
     declare,
 )
 from foreshore.expr.functions.lengths import MAX_BYTES, length_in_bytes
-from foreshore.expr.functions.rows import fail, mapped
+from foreshore.expr.functions.rows import WithSingle, fail, mapped
+from foreshore.query_memory import require_room
 from foreshore.text import format_text
 from foreshore.types import SqlType
 
@@ -56,7 +58,7 @@ def initcap(text: str) -> str:
     return "".join(out)
 
 
-def _case(upper: bool) -> Any:
+def _case(upper: bool) -> Kernel:
     by_row = mapped(to_upper if upper else to_lower)
 
     def kernel(types: Signature, a: pa.Array) -> Outcome:
@@ -64,7 +66,7 @@ def _case(upper: bool) -> Any:
             return pc.ascii_upper(a) if upper else pc.ascii_lower(a)
         return by_row(types, a)
 
-    return kernel
+    return WithSingle(kernel, by_row.one)
 
 
 def substring(text: str, start: int, count: int | None = None) -> str:
@@ -258,6 +260,11 @@ def _format_kernel(types: Signature, *arrays: pa.Array) -> Outcome:
     return pa.array(values, pa.string()), pa.array(errors, pa.string())
 
 
+def _joined(left: str, right: str) -> str:
+    require_room(len(left) + len(right))
+    return left + right
+
+
 def _concat(types: Signature, *arrays: pa.Array) -> Outcome:
     columns = [output_of(a, t) for a, t in zip(arrays, types.args, strict=True)]
     return pa.array(
@@ -397,6 +404,7 @@ declare(
     lambda types, a: pc.utf8_length(a).cast(pa.int32()),
     duckdb=_length_sql,
     spark=_length_sql,
+    one=lambda types: len,
 )
 declare(
     "length octet_length",
@@ -505,7 +513,15 @@ declare("format", "text any", "text", _format_kernel, strict=False, fallible=Tru
 declare("format", "text", "text", _format_kernel, strict=False, fallible=True)
 declare("concat", "any", "text", _concat, strict=False, variadic=True)
 declare("concat_ws", "text any", "text", _concat_ws, strict=False, variadic=True)
-declare("||", "text text", "text", _join, stem="concatenate", **both("({0} || {1})"))
+declare(
+    "||",
+    "text text",
+    "text",
+    _join,
+    stem="concatenate",
+    one=lambda types: _joined,
+    **both("({0} || {1})"),
+)
 declare("||", "bytea bytea", "bytea", _join, stem="concatenate")
 declare("||", "text anynonarray", "text", _join_any, stem="concatenate")
 declare("||", "anynonarray text", "text", _join_any, stem="concatenate")
