@@ -192,11 +192,11 @@ def found_by(plan: Restricted, rows: dict[GlobalId, Rows]) -> dict[GlobalId, Row
     known: dict[GlobalId, Rows] = {}
     for step in plan.steps:
         if isinstance(step, WholeStep):
-            known[step.table] = rows[step.table]
+            known[step.rows] = rows[step.table]
             continue
         assert isinstance(step, KeyStep)
         wanted = keys_in(step, known)
-        known[step.table] = Counter(
+        known[step.rows] = Counter(
             {
                 row: count
                 for row, count in rows[step.table].items()
