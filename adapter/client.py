@@ -357,7 +357,7 @@ class ExtendedProtocol(Protocol):
 
 
 class News(Protocol):
-    """What the client of a session is told without asking."""
+    """Notices, notifications and changed parameters for the client of a session."""
 
     def changed_parameters(self) -> Mapping[str, str]:
         """Return the reported parameters that changed since the last call; at first, all."""
@@ -380,7 +380,7 @@ class News(Protocol):
 
 
 class Interrupts(Protocol):
-    """What ends the running statement of a session, or the session."""
+    """Ends the running statement of a session, or the session."""
 
     def running(self) -> AbstractContextManager[None]:
         """Let a cancel request or a time-out interrupt the body, a part of a statement."""
@@ -413,7 +413,7 @@ class Session(Protocol):
 
     @property
     def interrupts(self) -> Interrupts:
-        """What ends the running statement, or the session."""
+        """Ends the running statement, or the session."""
 
     @property
     def extended(self) -> ExtendedProtocol:

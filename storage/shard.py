@@ -35,7 +35,7 @@ PARTS_KEPT_APART = 256  # of a tail that nobody reads
 ROWS_PUT_TOGETHER = 1 << 16
 FEW_TOGETHER = 512  # rows as tuples, before columns are made of them: half a millisecond
 QUIET_SECONDS = 0.01  # until listens hear that their shards have not changed
-SOON_MS = 1_000  # who waits for later times hears of these as if nobody waited
+SOON_MS = 1_000  # a wait for a time further ahead is not hurried
 FEW_ROWS = 16  # at or below this count, Python is faster than a columnar kernel
 
 

@@ -71,7 +71,7 @@ class Programs(Struct, frozen=True, eq=False):
 
 
 class Scope(Struct, frozen=True, eq=False):
-    """What a plan depends on beside its basis, so for which sessions it is good."""
+    """The sessions for which a plan is good: what it depends on beside its basis."""
 
     tables_only: bool = False  # it uses tables and nothing maintained over them
     lookups: Lookups | None = None  # the names in a query of system relations and nothing else

@@ -1,4 +1,4 @@
-"""News: what the client of a session is told without asking."""
+"""News for the client of a session: notices, notifications and changed parameters."""
 
 from collections.abc import Callable, Mapping, Sequence
 

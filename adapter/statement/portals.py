@@ -25,7 +25,7 @@ from foreshore.types import Datum, RelationDesc
 
 @dataclass(eq=False, slots=True)
 class Cursor:
-    """What makes a portal a cursor: its declaration, and the row on which it is."""
+    """The declaration of a cursor, and the row on which it is."""
 
     plan: Declare
     scroll: bool  # whether it may go back

@@ -81,11 +81,11 @@ class Peer(Protocol):
 
     @property
     def news(self) -> News:
-        """What its client is told without asking."""
+        """Notices, notifications and changed parameters for its client."""
 
     @property
     def interrupts(self) -> Interrupts:
-        """What ends the running statement, or the session."""
+        """Ends the running statement, or the session."""
 
     @property
     def database(self) -> str:
