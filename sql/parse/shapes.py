@@ -34,7 +34,7 @@ Value: TypeAlias = int | str  # of a number with a point its digits, of a string
 _PLAIN = (
     r"""["'0-9$](?:(?<=")[^"]*+"|(?P<escaped>(?<=[^\w.$&][eE]')(?:[^'\\]++|\\[\s\S]|'')*+')"""
     r"""|(?<=')(?<![^\w.$&][eE]')(?:[^']++|'')*+'"""
-    r"""|(?<=[0-9])[0-9]{0,17}+(?:\.[0-9]{1,17}+)?+(?![\w.])|(?<=["'$]))"""
+    r"""|(?<=[0-9])[0-9]{0,18}+(?:\.[0-9]{1,17}+)?+(?![\w.])|(?<=["'$]))"""
 )
 _LITERAL = re.compile(_PLAIN)
 # The same, and comments; or the beginning of one that has others within.
@@ -109,7 +109,7 @@ def shape_of(text: str, start: int = 0, end: int | None = None) -> Shape | None:
         else:
             number = int(literal)
             if number >= _INT4_END:
-                if number in _EDGES:
+                if number in _EDGES or number > _INT8_END:
                     continue
                 mark = "$l"
             else:

@@ -342,6 +342,16 @@ def test_texts_of_one_shape_are_planned_once(
     assert "42P01" in ask("UPDATE once SET v = v - 1 WHERE k = 1")
 
 
+@pytest.mark.parametrize("digits", [1, 9, 10, 15, 16, 18, 19])
+async def test_numbers_of_any_length_are_parameters(own_env: TestEnvironment, digits: int) -> None:
+    env, first = own_env, 10 ** (digits - 1)
+    await env.query("s", "CREATE TABLE t (a bigint PRIMARY KEY, n numeric, f float)")
+    for each in range(1, 8):
+        text = f"INSERT INTO t VALUES ({first + each}, {first + each}, {first + each}.5)"
+        assert await env.query("s", text) == "INSERT 0 1"
+    assert env.environment.shapes.hits["shape"] == 5
+
+
 async def test_too_long_constant_fails_an_update_of_no_row(own_env: TestEnvironment) -> None:
     await own_env.ran("a", "CREATE TABLE short (k int PRIMARY KEY, v varchar(3), c char(2))")
     for number in range(4):
