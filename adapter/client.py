@@ -221,16 +221,6 @@ class CopyOut:
 Execution: TypeAlias = Completed | Rows | CopyIn | CopyOut | EmptyQuery
 
 
-class Ran(Struct, frozen=True):
-    """The results of the first executions of some, in their order.
-
-    The next `singly` ones are better given one by one.
-    """
-
-    executions: Sequence[Execution]
-    singly: int = 0
-
-
 # --- implemented by the adapter -------------------------------------------------------------
 
 
@@ -339,11 +329,11 @@ class ExtendedProtocol(Protocol):
         max_rows: int,
         *,
         last: bool,
-    ) -> Ran:
-        """Bind the unnamed portal to the first of `many` arguments and run it, or some together.
+    ) -> Sequence[Execution]:
+        """Bind the unnamed portal to the first of `many` arguments and run it, or some as one.
 
         The statement is `ready`. If `last`, a Sync follows the last ones. Results are for the first
-        arguments; an error is that of the next one.
+        arguments; an error is that of the first.
         """
 
     async def close_statement(self, name: str) -> None:

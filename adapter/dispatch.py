@@ -328,7 +328,7 @@ async def _execute(
         found = await query_args(session, context, plan.lookup, plan.args, named.parameters)
         plan = plans.Execute(plan.name, found)
     args = await prepare.execute_args(context, plan, named)
-    return await run(session, replace(context, prepared=named, args=args))
+    return await run(session, context.of(args, named))
 
 
 async def _copy_change(

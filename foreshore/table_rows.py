@@ -96,6 +96,11 @@ class TableRows:
         return self._table is None
 
     @property
+    def has_tuples(self) -> bool:
+        """Whether tuples have been made, perhaps beside columns."""
+        return self._tuples is not None
+
+    @property
     def tuples(self) -> Sequence[Row]:
         """The rows as tuples of data."""
         if self._tuples is None:

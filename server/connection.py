@@ -269,13 +269,13 @@ class Conversation:
         session, wire, form = self._session, self._wire, executions.form
         statement, encoder, many = executions.statement, form.encoder, executions.rows
         description = message.NO_DATA if encoder is None else encoder.description
-        done, singly = 0, 0
+        done, most = 0, len(many)
         last = executions.is_last
         if not last and statement.changes and session.transaction_status == "I":
             last = await wire.upcoming() == message.SYNC_TYPE
         while done < len(many):
             await session.extended.ready(statement)
-            given = many[done : done + 1] if singly or len(many) == 1 else many[done:]
+            given = many[done : done + most]
             is_last = last and done + len(given) == len(many)
             try:
                 ran = await session.extended.run(
@@ -286,8 +286,8 @@ class Conversation:
                 if executions.described[done]:
                     wire.put(description)
                 raise
-            singly = ran.singly
-            for execution in ran.executions:
+            most = 2 * len(ran)
+            for execution in ran:
                 described, before = executions.described[done], message.BIND_COMPLETE
                 if described and not isinstance(execution, Rows):
                     before += message.NO_DATA

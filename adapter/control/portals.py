@@ -124,7 +124,7 @@ def _may_begin(portal: BoundPortal) -> bool:
 
 async def _begin(context: StatementContext, portal: BoundPortal) -> Selected:
     """Run the query of a portal that has not been executed."""
-    of_portal = replace(context, prepared=portal.statement, args=portal.args, alone=False)
+    of_portal = replace(context.of(portal.args, portal.statement), alone=False)
     await context.planner.ready(portal.statement)
     assert isinstance(portal.statement.made.plan, Select)
     portal.done = True

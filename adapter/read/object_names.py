@@ -6,8 +6,6 @@ object's oid when the statement runs, as a constant in a text does.
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.read.pipeline import read_result
 from foreshore.adapter.statement.context import StatementContext
@@ -38,7 +36,7 @@ async def resolve_names(session: Parser, context: StatementContext) -> Statement
     args = list(context.args)
     for number, value in zip(named, found, strict=True):
         args[number] = value
-    return replace(context, args=args)
+    return context.of(args)
 
 
 async def query_args(
@@ -74,7 +72,7 @@ async def _query_values(
         prepared = Prepared("", (await session.script(sql)).parsed[0])
         await context.planner.ready(prepared)
         context.planner.remember(prepared, sql)
-    rows = await all_rows(await read_result(replace(context, prepared=prepared, args=args)))
+    rows = await all_rows(await read_result(context.of(args, prepared)))
     assert prepared.desc is not None
     assert rows.num_rows == 1
     return [

@@ -67,10 +67,11 @@ async def lock_rows(
     if locking.tables != (plan.source.id,):
         return None
     context.require_writable(f"SELECT {locking.strength}")
-    rows = await locked_rows(context, plan, nowait=locking.wait == "error")
-    if rows is not None:
-        _check_unchanged(context)
-    return rows
+    found = await locked_rows(context, plan, nowait=locking.wait == "error")
+    if found is None:
+        return None
+    _check_unchanged(context)
+    return found[1][0]
 
 
 async def _lock_tables(context: StatementContext, tables: set[GlobalId], locking: Locking) -> bool:

@@ -1,26 +1,23 @@
 """The extended protocol of a session: prepared statements, portals, and their executions."""
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING
 
-from foreshore.adapter import dispatch
-from foreshore.adapter.client import Completed, EmptyQuery, Execution, Ran, Reading
+from foreshore.adapter.client import Completed, EmptyQuery, Execution, Reading
 from foreshore.adapter.control.portals import text_size
 from foreshore.adapter.plans.prepared import Prepared
-from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.rights.reading import reading_of
+from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.executions import Apart
 from foreshore.adapter.statement.portals import BoundPortal
-from foreshore.adapter.statement.result import Outcome, Selected, TupleSource, taken
+from foreshore.adapter.statement.result import Outcome, Selected, Several, TupleSource, taken
 from foreshore.adapter.subscribe.meaning import meaning_of
-from foreshore.adapter.together import (
-    FEWEST_TOGETHER,
-    RanTogether,
-    may_run_together,
-    run_together,
-)
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
+from foreshore.adapter.write.executions import may_run_together
 from foreshore.errors import (
     AdminShutdown,
+    Conflict,
     DatabaseError,
     ObjectNotInPrerequisiteState,
     QueryCanceled,
@@ -117,7 +114,9 @@ class ExtendedProtocol:
         if not self._transactions.failed:
             await self._planner.ready(bound.statement)
         session = self._session
-        outcome = await session.attempt(session.run_once, bound.statement, bound.args, alone=alone)
+        outcome = await session.attempt(
+            session.run_once, bound.statement, (bound.args,), alone=alone
+        )
         if isinstance(outcome, Selected):
             bound.result = outcome
         return self._execution(outcome, max_rows)
@@ -145,6 +144,7 @@ class ExtendedProtocol:
         if isinstance(outcome, Completed):
             self._activity.returned(outcome.tag)
             self._activity.end()
+        assert not isinstance(outcome, Several), outcome
         return outcome
 
     def find_statement(self, name: str) -> Prepared | None:
@@ -155,8 +155,8 @@ class ExtendedProtocol:
         return prepared
 
     def takes_many(self, prepared: Prepared) -> bool:
-        """Whether `run` may run several executions of a statement as one change."""
-        return not prepared.made.takes_names and may_run_together(prepared)
+        """Whether `run` may run several executions of a statement as one."""
+        return may_run_together(prepared, self._planner.state)
 
     async def ready(self, prepared: Prepared) -> None:
         """Plan a statement again if it has to be."""
@@ -175,70 +175,57 @@ class ExtendedProtocol:
         max_rows: int,
         *,
         last: bool,
-    ) -> Ran:
-        """Run a statement, which is ready, with the first of `many` arguments, or some together."""
+    ) -> Sequence[Execution]:
+        """Run a statement, which is ready, with the first of `many` arguments, or some as one."""
         if "" in self._portals:
             self._portals.close("")
-        singly = 1
-        if len(many) >= FEWEST_TOGETHER and not self._transactions.failed:
-            ran = await self._execute_together(prepared, many)
-            if ran.tags:
-                return Ran([Completed(tag) for tag in ran.tags], ran.singly)
-            singly = max(1, ran.singly)
-            await self.ready(prepared)  # others may have run meanwhile
-        last = last and len(many) == 1
-        alone = self._begin_alone(prepared, last=last)
-        session = self._session
-        outcome = await session.attempt(session.run_once, prepared, many[0], alone=alone)
-        result = outcome if isinstance(outcome, Selected) else None
+        outcomes = await self._run_several(prepared, many, last=last) if len(many) > 1 else ()
+        if not outcomes:
+            session = self._session
+            alone = self._begin_alone(prepared, last=last and len(many) == 1)
+            outcomes = (await session.attempt(session.run_once, prepared, many[:1], alone=alone),)
+        args, newest = many[len(outcomes) - 1], outcomes[-1]
+        result = newest if isinstance(newest, Selected) else None
         is_over = result is None or isinstance(result.source, TupleSource)
+        last = last and len(outcomes) == len(many)
         if not (last and is_over) or self._transactions.in_block:  # else nothing is left of it
             self._portals[""] = BoundPortal(
-                "", prepared, many[0], formats, result=result, done=True, desc=prepared.desc
+                "", prepared, args, formats, result=result, done=True, desc=prepared.desc
             )
-        return Ran((self._execution(outcome, max_rows),), singly - 1)
+        return list(map(self._execution, outcomes, repeat(max_rows)))
 
-    async def _execute_together(
-        self, prepared: Prepared, many: Sequence[Sequence[Datum]]
-    ) -> RanTogether:
-        """Run a statement with each of `many` arguments, as far as they may run together.
+    async def _run_several(
+        self, prepared: Prepared, many: Sequence[Sequence[Datum]], *, last: bool
+    ) -> Sequence[Outcome]:
+        """Return the outcomes of the first executions of some, which have run as one.
 
-        It raises the error of an interruption only: after others nothing has happened.
+        None if the first one has to run by itself, perhaps as it has an error.
         """
-        ran = singly = RanTogether((), len(many))
-        if not self.takes_many(prepared):
-            return singly
-        assert prepared.syntax is not None
-        self._session.begin_statement(prepared.syntax.text)
-        is_new = self._transactions.running is None
-        transaction = self._transactions.begin()
-        staged, reads, counted = transaction.staged, transaction.reads, len(transaction.counted)
-        try:
-            context = self._session.context(prepared)
-            authorize(context)
-            with self._interrupts.running():
-                dispatch.settle(context)
-                ran = await run_together(context, many)
-        except (QueryCanceled, AdminShutdown):
-            raise
-        except DatabaseError:  # of one of them, which gets it when they run one by one
-            ran = singly
-            self._session.news.notice.drain()
-        finally:
-            if ran.tags:
-                self._activity.returned(ran.tags[-1])
-            self._activity.end(is_kept=bool(ran.tags))
-        if ran.tags:
-            done = BoundPortal("", prepared, many[len(ran.tags) - 1], done=True, desc=prepared.desc)
-            self._portals.add(done)
-        elif is_new:
-            await self._transactions.rollback(is_counted=False)
-        else:
-            transaction.staged = staged
-            transaction.read_only(reads)
-            self._session.coordinator.activity.uncount(transaction.counted[counted:])
-            del transaction.counted[counted:]
-        return ran
+        session, transactions = self._session, self._transactions
+        while len(many) > 1 and not transactions.failed:
+            before = transactions.mark()
+            alone = self._begin_alone(prepared, last=last)
+            try:
+                return await session.attempt(self._run_as_one, prepared, many, alone=alone)
+            except (Conflict, QueryCanceled, AdminShutdown):
+                raise
+            except Apart as apart:
+                many = many[: apart.count]
+            except DatabaseError:
+                many = many[: len(many) // 2]
+            last = False
+            self._activity.end(is_kept=False)
+            session.news.notice.drain()
+            await transactions.undo(before)
+            await self.ready(prepared)  # others may have run meanwhile
+        return ()
+
+    async def _run_as_one(self, context: StatementContext) -> Sequence[Outcome]:
+        if not self.takes_many(context.prepared):  # as planned again
+            raise Apart(1)
+        outcome = await self._session.run_once(context)
+        assert isinstance(outcome, Several), outcome
+        return outcome.outcomes
 
     def _rows(self, selected: Selected, max_rows: int) -> Execution:
         limits, end = self._session.variables.settings.limits, self._activity.end_rows

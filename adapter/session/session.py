@@ -33,7 +33,7 @@ from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.shaped_texts import Shapes
 from foreshore.adapter.session.transactions import Transactions
 from foreshore.adapter.statement.activity import Activity
-from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.context import ONCE, StatementContext
 from foreshore.adapter.statement.interrupts import Interrupts
 from foreshore.adapter.statement.last_values import LastValues
 from foreshore.adapter.statement.news import News
@@ -42,6 +42,7 @@ from foreshore.adapter.statement.portals import Portals
 from foreshore.adapter.statement.result import (
     Outcome,
     Selected,
+    Several,
     check_returned,
     taken,
 )
@@ -228,7 +229,7 @@ class Session:
     def context(
         self,
         prepared: Prepared = NO_STATEMENT,
-        args: Sequence[Datum] = (),
+        many: Sequence[Sequence[Datum]] = ONCE,
         *,
         alone: bool = False,
         again: bool = False,
@@ -236,7 +237,8 @@ class Session:
         """Return the context of one run of a statement, in the running transaction if any."""
         transactions, services = self.transactions, self.coordinator
         return StatementContext(
-            prepared, args, alone, transactions.running or transactions.new(), self.planner,
+            prepared, many[0], many, alone,
+            transactions.running or transactions.new(), self.planner,
             # names, times, tables, views, engines, feeds, process
             services, services, services, services, services, services, services,
             self.environment.sessions, self, self.pid, self.roles, self.variables,
@@ -301,16 +303,16 @@ class Session:
         self,
         run: Callable[[StatementContext], Awaitable[R]],
         prepared: Prepared,
-        args: Sequence[Datum],
+        many: Sequence[Sequence[Datum]] = ONCE,
         *,
         alone: bool,
     ) -> R:
         """Return the result of `run`, which runs a statement in the context that it is given.
 
-        A statement that is `alone` in its transaction runs again after a conflict, and so does the
-        first of a transaction that meets ALTER or DROP TABLE; it then locks the tables that it
-        writes. Raises the error after `ATTEMPTS`, or if one of its functions has done what no
-        transaction undoes.
+        Each execution of it has a row of arguments. A statement that is `alone` in its transaction
+        runs again after a conflict, and so does the first of a transaction that meets ALTER or DROP
+        TABLE; it then locks the tables that it writes. Raises the error after `ATTEMPTS`, or if one
+        of its functions has done what no transaction undoes.
         """
         coordinator = self.coordinator
         transaction = self.transactions.running or self.transactions.begin()
@@ -321,7 +323,7 @@ class Session:
         may_retry = alone and not transaction.block
         conflicts = 0
         while True:
-            context = self.context(prepared, args, alone=alone, again=conflicts > 0)
+            context = self.context(prepared, many, alone=alone, again=conflicts > 0)
             try:
                 with self.interrupts:
                     if self.activity.root is None:
@@ -337,7 +339,8 @@ class Session:
                 self.transactions.met_alter |= altered
             self.transactions.begin_again(context.transaction, *before)
             self.news.notice.drain()
-            prepared, args = await self.planner.ready_again(prepared, args)
+            prepared, args = await self.planner.ready_again(prepared, many[0])
+            many = (args, *many[1:])
 
     def _who(self) -> Who:
         """Return whose statements the session runs."""
@@ -387,7 +390,7 @@ class Session:
                 place = 0 if single else number
                 prepared, args = await self._planned(script, statement, sql, place)
             assert prepared is not None
-            outcome = await self.attempt(self.run_once, prepared, args, alone=single)
+            outcome = await self.attempt(self.run_once, prepared, (args,), alone=single)
             if number == count and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()
             if isinstance(outcome, Selected):
@@ -399,6 +402,7 @@ class Session:
             else:
                 if isinstance(outcome, Completed):
                     self.activity.returned(outcome.tag)
+                assert not isinstance(outcome, Several), outcome
                 yield outcome
             self.activity.end()
         if self.transactions.is_implicit:

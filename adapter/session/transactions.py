@@ -132,6 +132,23 @@ class Transactions:
         coordinator = self._coordinator
         return Transaction(coordinator.clock.now() * 1000, coordinator.oracle.read_ts())
 
+    # --- statements that run otherwise ---------------------------------------------------------
+
+    def mark(self) -> tuple[Staged, int] | None:
+        """Return what `undo` needs to undo the next statement."""
+        running = self.running
+        return None if running is None else (running.staged, len(running.counted))
+
+    async def undo(self, mark: tuple[Staged, int] | None) -> None:
+        """Undo what was staged since the mark, as it will be made otherwise; locks stay."""
+        if mark is None:
+            await self.rollback(is_counted=False)
+            return
+        (staged, counted), transaction = mark, self.begin()
+        transaction.staged = staged
+        self._coordinator.activity.uncount(transaction.counted[counted:])
+        del transaction.counted[counted:]
+
     # --- the end -------------------------------------------------------------------------------
 
     async def commit_implicit(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from foreshore.adapter.plans.prepared import Prepared
-from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.context import ONCE, StatementContext
 from foreshore.adapter.statement.sessions import Transactions
 from foreshore.types import Datum
 
@@ -22,7 +22,7 @@ class Attempts(Protocol):
         self,
         run: Callable[[StatementContext], Awaitable[R]],
         prepared: Prepared,
-        args: Sequence[Datum],
+        many: Sequence[Sequence[Datum]] = ONCE,
         *,
         alone: bool,
     ) -> R:

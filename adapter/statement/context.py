@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from foreshore.storage.ingest.messages import Discovered
 
 
+ONCE: Sequence[Sequence[Datum]] = ((),)  # one execution without arguments
+
+
 class StatementContext(Struct, frozen=True, eq=False):
     """One run of a statement; `alone` says that its transaction ends with it.
 
@@ -62,6 +65,7 @@ class StatementContext(Struct, frozen=True, eq=False):
 
     prepared: "Prepared"
     args: Sequence[Datum]
+    many: Sequence[Sequence[Datum]]  # of all executions that run as one; `args` are of the first
     alone: bool
     transaction: "Transaction"
     planner: "Planner"  # the catalog as the transaction sees it
@@ -150,6 +154,10 @@ class StatementContext(Struct, frozen=True, eq=False):
     def temporary_schema(self) -> str:
         """The name, and the id, of the schema of the session's temporary objects."""
         return temporary_schema(self.pid)
+
+    def of(self, args: Sequence[Datum], prepared: "Prepared | None" = None) -> "StatementContext":
+        """Return the context of one execution, perhaps of another statement."""
+        return replace(self, args=args, many=(args,), prepared=prepared or self.prepared)
 
     def reading_newest(self) -> "StatementContext":
         """Return the context of a statement that writes or locks."""

@@ -224,12 +224,21 @@ class Selected(Struct, frozen=True):
     sent: Sent = field(default_factory=Sent)  # by all executions of its portal
 
 
-Outcome: TypeAlias = Completed | Selected | CopyIn | CopyOut
+class Several(Struct, frozen=True):
+    """The outcomes of executions of a statement that have run as one, in their order."""
+
+    outcomes: Sequence[Completed | Selected]
+
+
+Outcome: TypeAlias = Completed | Selected | CopyIn | CopyOut | Several
 
 
 def check_returned(outcome: Outcome, limits: ResultLimits) -> None:
     """Raise ResultTooLarge if a change returns too many rows, so that it is not committed."""
-    if isinstance(outcome, Selected) and isinstance(outcome.source, BatchSource | TupleSource):
+    if isinstance(outcome, Several):
+        for each in outcome.outcomes:
+            check_returned(each, limits)
+    elif isinstance(outcome, Selected) and isinstance(outcome.source, BatchSource | TupleSource):
         outcome.source.check(limits)
 
 

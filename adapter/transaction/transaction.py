@@ -106,7 +106,8 @@ class _Storage:
         name = layout.constraint.name
         own, done = self._by_key.get(name) or (OwnRows(layout), 0)
         if done < len(self.parts):
-            own.add(_keyed(part, layout) for part in self.parts[done:])
+            for part in self.parts[done:]:
+                own.add(_keyed(part, layout), part.rows)
             self._by_key[name] = own, len(self.parts)
         return own
 

@@ -6,6 +6,7 @@ when the transaction commits.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +17,11 @@ import pyarrow.compute as pc
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.keys.locked_rows import locked_rows
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.executions import parts_of
 from foreshore.adapter.statement.result import Outcome
 from foreshore.adapter.statement.staging import Target
-from foreshore.adapter.write.returning import returned, returned_of
+from foreshore.adapter.write.executions import require_apart
+from foreshore.adapter.write.returning import outcome_of, returned_of
 from foreshore.adapter.write.row_checks import require_policies
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
 from foreshore.adapter.write.stage import checked
@@ -39,6 +42,8 @@ class _Found(NamedTuple):
     new: TableRows  # of a DELETE the old ones
     beside: Sequence[pa.Array] = ()
     beside_rows: Sequence[Row] = ()  # the same as tuples, if the rows are
+    counts: Sequence[int] = ()  # of the rows of each execution
+    keys: Sequence[Sequence[Row]] = ()  # under which each looks for rows
 
 
 async def update(context: StatementContext, plan: Update) -> Outcome:
@@ -49,16 +54,39 @@ async def update(context: StatementContext, plan: Update) -> Outcome:
     if plan.checks:
         await require_policies(context, target, plan.checks, new)
     new = checked(context, target, new)
+    if len(context.many) > 1:
+        _require_apart(context, target, found, new.tuples)
     await stage(context, target, deleted=old, inserted=new, updated=(old, new))
-    return await _outcome(context, "UPDATE", plan, found._replace(new=new))
+    return await _outcome(context, "UPDATE", plan, found, new)
 
 
 async def delete(context: StatementContext, plan: Delete) -> Outcome:
     """Run a DELETE."""
     target = target_of(context, plan.table, "DELETE")
     found = await _found(context, plan, target, 1)
+    if len(context.many) > 1:
+        _require_apart(context, target, found, ())
     await stage(context, target, deleted=found.old)
-    return await _outcome(context, "DELETE", plan, found)
+    return await _outcome(context, "DELETE", plan, found, found.old)
+
+
+def _require_apart(
+    context: StatementContext, target: Target, found: _Found, new: Sequence[Row]
+) -> None:
+    """Raise Apart if an execution has a key that an earlier one has, before or after."""
+    read, counts = context.prepared.made.programs.locked_read, found.counts
+    assert read is not None
+    name = read.source.constraint.name
+    named = [[(name, key) for key in keys] for keys in found.keys]
+    old = parts_of(found.old.tuples, counts)
+    require_apart(context, target, zip(named, old, parts_of(new, counts), strict=True))
+
+
+async def _outcome(
+    context: StatementContext, verb: str, plan: Update | Delete, found: _Found, new: TableRows
+) -> Outcome:
+    beside, beside_rows, counts = found.beside, found.beside_rows, found.counts
+    return await outcome_of(context, verb, plan.returning, new, counts, beside, beside_rows)
 
 
 async def _found(
@@ -68,13 +96,15 @@ async def _found(
     width = target.width
     new, rest = slice((parts - 1) * width, parts * width), parts * width
     read = context.prepared.made.programs.locked_read
-    rows = None if read is None else await locked_rows(context, read)
-    if rows is not None:
-        old = TableRows.inserted(target.desc, [row[:width] for row in rows])
-        if parts == 1:
-            return _Found(old, old, (), [row[rest:] for row in rows])
-        made = TableRows.inserted(target.desc, [row[new] for row in rows])
-        return _Found(old, made, (), [row[rest:] for row in rows])
+    found = None if read is None else await locked_rows(context, read)
+    if found is not None:
+        keys, by_execution = found
+        counts = [len(rows) for rows in by_execution]
+        rows = [*chain.from_iterable(by_execution)]
+        old = made = TableRows.inserted(target.desc, [row[:width] for row in rows])
+        if parts > 1:
+            made = TableRows.inserted(target.desc, [row[new] for row in rows])
+        return _Found(old, made, (), [row[rest:] for row in rows], counts, keys)
     selected = await changing_rows(context, plan)
     if isinstance(plan, Update):
         selected = await with_row_outputs(context, selected, plan.row_outputs, target)
@@ -82,26 +112,19 @@ async def _found(
     old = TableRows.of_columns(target.desc, columns[:width], diffs)
     if parts == 1:
         return _Found(old, old, columns[rest:])
-    return _Found(old, TableRows.of_columns(target.desc, columns[new], diffs), columns[rest:])
+    made = TableRows.of_columns(target.desc, columns[new], diffs)
+    return _Found(old, made, columns[rest:])
 
 
 async def changing_rows(context: StatementContext, plan: Update | Delete | Merge) -> pa.Table:
     """Return what a statement selects of the rows that it changes, which are locked."""
     read = context.prepared.made.programs.locked_read if isinstance(plan, Merge) else None
-    rows = None if read is None else await locked_rows(context, read)
-    if rows is not None:
+    found = None if read is None else await locked_rows(context, read)
+    if found is not None:
+        (rows,) = found[1]
         columns = columns_of_rows(rows, columns_of(plan.selection))
         return table_of(columns, pa.array(np.ones(len(rows), np.int64)))
     return await queried_rows(context, (plan.table,), locking=True, keys=plan.keys)
-
-
-async def _outcome(
-    context: StatementContext, verb: str, plan: Update | Delete, found: _Found
-) -> Outcome:
-    """Return the number of changed rows, or the RETURNING list over them."""
-    if plan.returning is None:
-        return Completed(f"{verb} {found.new.count}")
-    return await returned(context, verb, plan.returning, found.new, found.beside, found.beside_rows)
 
 
 async def merge(context: StatementContext, plan: Merge) -> Outcome:

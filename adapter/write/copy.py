@@ -75,7 +75,7 @@ class _Rows:
         """Complete the statement; `last` says that nothing follows in its implicit transaction."""
         prepared, alone = self._context.prepared, self._context.alone and last
         try:
-            await self._session.attempt(self._stage, prepared, (), alone=alone)
+            await self._session.attempt(self._stage, prepared, alone=alone)
         finally:
             self._rows.forget()
         return f"COPY {self._rows.count}"

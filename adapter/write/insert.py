@@ -1,20 +1,21 @@
 """INSERT: rows of VALUES, compiled to tuples, or of a query; they are checked, then staged."""
 
+from collections.abc import Sequence
 from concurrent.futures import Executor
 
 import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.calls.side_effects import results_of
-from foreshore.adapter.client import Completed
 from foreshore.adapter.read.bound.bind import timestamp_of
 from foreshore.adapter.read.bound.timestamp import FAR_AHEAD_MS
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.executions import require_single
 from foreshore.adapter.statement.result import Outcome
 from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.on_conflict import stage_on_conflict
-from foreshore.adapter.write.returning import returned
+from foreshore.adapter.write.returning import outcome_of
 from foreshore.adapter.write.row_checks import require_policies
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
 from foreshore.adapter.write.stage import checked
@@ -42,17 +43,15 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
         plan = context.prepared.made.plan
     target = target_of(context, plan.table, "INSERT")
     await lock_shared_against_ddl(context, target)
-    rows = await _rows(context, plan, target, as_of)
+    rows, counts = await _rows(context, plan, target, as_of)
     if plan.checks:
         await require_policies(context, target, plan.checks, rows)
     rows = checked(context, target, rows)
     if plan.on_conflict is None:
         await stage(context, target, inserted=rows)
     else:
-        rows = (await stage_on_conflict(context, target, plan.on_conflict, rows)).rows
-    if plan.returning is None:
-        return Completed(f"INSERT 0 {rows.count}")
-    return await returned(context, "INSERT 0", plan.returning, rows)
+        rows, counts = await stage_on_conflict(context, target, plan.on_conflict, rows, counts)
+    return await outcome_of(context, "INSERT 0", plan.returning, rows, counts)
 
 
 async def _wait_to_write(context: StatementContext, as_of: AsOf) -> None:
@@ -81,36 +80,50 @@ async def _wait_to_write(context: StatementContext, as_of: AsOf) -> None:
 
 async def _rows(
     context: StatementContext, plan: Insert, target: Target, as_of: AsOf | None
-) -> TableRows:
-    """Return the rows in the columns of the target, in their order."""
+) -> tuple[TableRows, Sequence[int]]:
+    """Return the rows in the columns of the target, in order, and how many each execution has."""
     peek, template = context.prepared.made.peek, context.prepared.made.programs.template
     if peek is not None and peek.reads_nothing and peek.calls_nextval:
         most = None if plan.on_conflict is None else most_rows(peek.query.relation)
         whole = plan.on_conflict is not None and (most is None or most > MANY)
         await lock_before_nextval(context, target, whole=whole)
-    tuples = None if template is None else await rows_of_template(context, template)
-    if tuples is not None:
-        return TableRows.inserted(target.desc, tuples)
+    found = None if template is None else await _rows_of_template(context, template)
+    if found is not None:
+        return TableRows.inserted(target.desc, found[0]), found[1]
     rows = await queried_rows(context, (target.id,), as_of=as_of)
     if plan.order_by:
         rows = await _in_order(context.engines.executor, rows, plan.order_by)
     whole = plan.on_conflict is not None and count(rows) > MANY
     rows = await with_row_outputs(context, rows, plan.row_outputs, target, whole=whole)
     columns, diffs = split_diffs(rows)
-    return TableRows.of_columns(target.desc, columns[: target.width], diffs)
+    made = TableRows.of_columns(target.desc, columns[: target.width], diffs)
+    return made, (made.num_rows,)
 
 
-async def rows_of_template(context: StatementContext, template: Template) -> list[Row] | None:
-    """Return the rows of a template; None if they take too long to make on the event loop."""
-    given = template.givens.values(context.args, context.session_value(context.now))
-    if template.calls:
-        found = await results_of(context, template.calls)
-        given += [found[call].value for call in template.calls]
-    if template.is_large(given):
-        return None
-    if len(template.cells) <= MOST_IN_PASSING:
-        return template.rows(given)
-    return await blocking.run(None, template.rows, given)
+async def _rows_of_template(
+    context: StatementContext, template: Template
+) -> tuple[list[Row], list[int]] | None:
+    """Return the rows of a template, and how many each execution has.
+
+    None if they take too long to make on the event loop.
+    """
+    value = context.session_value(context.now)
+    rows: list[Row] = []
+    counts: list[int] = []
+    for args in context.many:
+        given = template.givens.values(args, value)
+        if template.calls:
+            found = await results_of(context, template.calls)
+            given += [found[call].value for call in template.calls]
+        if template.is_large(given) or len(rows) > MANY:
+            require_single(context, len(counts))
+            return None
+        if len(template.cells) <= MOST_IN_PASSING:
+            rows += template.rows(given)
+        else:
+            rows += await blocking.run(None, template.rows, given)
+        counts.append(len(template.cells))
+    return rows, counts
 
 
 async def _in_order(executor: Executor, rows: pa.Table, order_by: tuple[OrderKey, ...]) -> pa.Table:

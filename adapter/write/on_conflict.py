@@ -4,8 +4,9 @@ The existing rows are looked up in the key indexes, at the time at which the tra
 with the rows that it has written itself. No row is changed twice by one statement.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,9 @@ from foreshore.adapter.plans.row_read import RowRead, plan_over_rows
 from foreshore.adapter.read.bound.timestamp import move_forward, read_time
 from foreshore.adapter.read.keys.key_lookup import locks_of_rows
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.executions import parts_of, require_distinct, require_single
 from foreshore.adapter.statement.staging import Target
+from foreshore.adapter.write.executions import Key, require_apart
 from foreshore.adapter.write.returning import WRITTEN, over_written
 from foreshore.adapter.write.row_checks import require_policies
 from foreshore.adapter.write.stage import checked, key_index
@@ -29,37 +32,39 @@ from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import Keys, joined
 from foreshore.compute.keys.layout import FEW, MANY
 from foreshore.compute.local.linear import evaluate_linear
+from foreshore.compute.rows.program import MOST
 from foreshore.errors import CardinalityViolation, ConcurrentUpdate, DataError
 from foreshore.rows import counted, split_diffs, table_of
 from foreshore.sql.plan import OnConflict
 from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.table_rows import Row, TableRows
 
-
-class Upserted(NamedTuple):
-    """The rows that an INSERT ... ON CONFLICT has staged."""
-
-    rows: TableRows  # inserted and updated
-    places: Sequence[int]  # of the proposed row that each is of, where equal rows count each
-    updated: tuple[TableRows, TableRows] | None  # rows before and after; None: DO NOTHING
+Counts = Sequence[int]  # of the rows of each execution
 
 
 async def stage_on_conflict(
-    context: StatementContext, target: Target, conflict: OnConflict, rows: TableRows
-) -> Upserted:
-    """Stage checked rows, or updates of those that exist.
+    context: StatementContext,
+    target: Target,
+    conflict: OnConflict,
+    rows: TableRows,
+    counts: Counts,
+) -> tuple[TableRows, Counts]:
+    """Stage checked rows, or updates of those that exist; return what is inserted and updated.
 
-    Raises ConcurrentUpdate if the rows under the keys have changed since the time at which the
-    transaction reads.
+    Each execution has so many of the rows. Raises ConcurrentUpdate if the rows under the keys have
+    changed since the time at which the transaction reads.
     """
     await context.tables.keys.ready(target.id)
     named = [each for each in target.planned.unique if each.name in conflict.arbiters]
     arbiters = [key_index(context, target, each) for each in named]
-    if rows.num_rows <= FEW and all(index.layout.takes_tuples for index in arbiters):
-        done = await _stage_few(context, target, conflict, rows, arbiters)
+    most = FEW if len(context.many) == 1 else MOST
+    if rows.num_rows <= most and all(index.layout.takes_tuples for index in arbiters):
+        done = await _stage_few(context, target, conflict, rows, counts, arbiters)
         if done is not None:
             return done
-    return await _stage_columns(context, target, conflict, rows, arbiters)
+    require_single(context, len(context.many) // 2)
+    whole = await _stage_columns(context, target, conflict, rows, arbiters)
+    return whole, (whole.count,)
 
 
 # --- few rows, as tuples -------------------------------------------------------------------
@@ -77,42 +82,32 @@ async def _stage_few(
     target: Target,
     conflict: OnConflict,
     rows: TableRows,
+    counts: Counts,
     arbiters: Sequence[KeyIndex],
-) -> Upserted | None:
+) -> tuple[TableRows, Counts] | None:
     """Do what `stage_on_conflict` does; None if columns have to do it."""
     update = context.prepared.made.programs.upsert
     if (conflict.update is not None and update is None) or rows.count != rows.num_rows:
         return None
-    id, proposed = target.id, rows.tuples
+    proposed = rows.tuples
     keys = [[index.layout.key(row) for row in proposed] for index in arbiters]
-    locks: dict[KeyIndex, Keys] = {}
-    for index, own in zip(arbiters, keys, strict=True):
-        hashes = {index.layout.hash(key) for key in own if key is not None}
-        locks[index] = {(id, index.constraint.name): hashes}
-    time = await _locked_at(context, target, arbiters, locks)
-    written = context.transaction.rows(id)
-    met: list[Row | None] = [None] * len(proposed)
-    for index, own in zip(arbiters, keys, strict=True):
-        newest = written.by_key(index.layout).newest if written else {}
-        if newest is None or index.arrangement.since > time:
-            return None
-        for place, key in enumerate(own):
-            if key is not None and met[place] is None:
-                row = newest[key] if key in newest else _committed(index, key)
-                met[place] = row
+    named = _named(arbiters, keys, counts) if len(counts) > 1 else ()
+    if conflict.update is not None:
+        require_distinct(named)
+    met = await _rows_met(context, target, arbiters, keys)
+    if met is None:
+        return None
     new = [place for place, row in enumerate(met) if row is None]
     first = _without_repeated(new, keys)
     inserted = [proposed[place] for place in first]
     if conflict.update is None:
         found = rows if len(first) == len(proposed) else TableRows.inserted(target.desc, inserted)
         await stage(context, target, inserted=found)
-        return Upserted(found, first, None)
+        return found, _counts_at(first, counts)
     if len(first) < len(new):
         raise _twice()
     assert update is not None
-    given = [(*row, *proposed[place], place) for place, row in enumerate(met) if row is not None]
-    value = context.session_value(context.times.oracle.read_ts())
-    updated = update.over(WRITTEN, given, context.args, value) if given else []
+    updated = _updated_few(context, update, proposed, met, counts)
     if updated is None:
         return None
     last = {row: place for place, row in enumerate(met) if row is not None}
@@ -126,8 +121,82 @@ async def _stage_few(
     changed = checked(context, target, changed)
     both = sorted([*zip(first, inserted, strict=True), *zip(places, changed.tuples, strict=True)])
     whole = TableRows.inserted(target.desc, [row for _, row in both])
+    counted = _counts_at([place for place, _ in both], counts)
+    if named:
+        before = parts_of(old.tuples, _counts_at(places, counts))
+        require_apart(
+            context, target, zip(named, before, parts_of(whole.tuples, counted), strict=True)
+        )
     await stage(context, target, deleted=old, inserted=whole, updated=(old, changed))
-    return Upserted(whole, [place for place, _ in both], (old, changed))
+    return whole, counted
+
+
+async def _rows_met(
+    context: StatementContext,
+    target: Target,
+    arbiters: Sequence[KeyIndex],
+    keys: Sequence[Sequence[Row | None]],
+) -> list[Row | None] | None:
+    """Return the existing row of each proposed one, by its `keys` under the arbiters.
+
+    These are locked. None if the rows are not known one by one.
+    """
+    locks: dict[KeyIndex, Keys] = {}
+    for index, own in zip(arbiters, keys, strict=True):
+        hashes = {index.layout.hash(key) for key in own if key is not None}
+        locks[index] = {(target.id, index.constraint.name): hashes}
+    time = await _locked_at(context, target, arbiters, locks)
+    written = context.transaction.rows(target.id)
+    met: list[Row | None] = [None] * len(keys[0])
+    for index, own in zip(arbiters, keys, strict=True):
+        newest = written.by_key(index.layout).newest if written else {}
+        if newest is None or index.arrangement.since > time:
+            return None
+        for place, key in enumerate(own):
+            if key is not None and met[place] is None:
+                met[place] = newest[key] if key in newest else _committed(index, key)
+    return met
+
+
+def _updated_few(
+    context: StatementContext,
+    update: RowRead,
+    proposed: Sequence[Row],
+    met: Sequence[Row | None],
+    counts: Counts,
+) -> list[Row] | None:
+    """Return what the rows that are met become, each after the place of its proposed row."""
+    value, updated, begin = context.session_value(context.times.oracle.read_ts()), [], 0
+    for args, count in zip(context.many, counts, strict=True):
+        places = range(begin, begin + count)
+        begin += count
+        given = [(*row, *proposed[at], at) for at in places if (row := met[at]) is not None]
+        found = update.over(WRITTEN, given, args, value) if given else []
+        if found is None:
+            return None
+        updated += found
+    return updated
+
+
+def _named(
+    arbiters: Sequence[KeyIndex], keys: Sequence[Sequence[Row | None]], counts: Counts
+) -> list[list[Key]]:
+    """Return the keys that each execution proposes, with their constraints."""
+    names = [index.constraint.name for index in arbiters]
+    by_row = [
+        [(name, key) for name, key in zip(names, own, strict=True) if key is not None]
+        for own in zip(*keys, strict=True)
+    ]
+    return [[*chain.from_iterable(part)] for part in parts_of(by_row, counts)]
+
+
+def _counts_at(places: Sequence[int], counts: Counts) -> Counts:
+    """Return how many of these places of proposed rows each execution has."""
+    if len(counts) == 1:
+        return (len(places),)
+    executions = [number for number, count in enumerate(counts) for _ in range(count)]
+    found = Counter([executions[place] for place in places])
+    return [found[number] for number in range(len(counts))]
 
 
 def _committed(index: KeyIndex, key: Row) -> Row | None:
@@ -163,7 +232,8 @@ async def _stage_columns(
     conflict: OnConflict,
     rows: TableRows,
     indexes: Sequence[KeyIndex],
-) -> Upserted:
+) -> TableRows:
+    """Do what `stage_on_conflict` does, of one execution."""
     proposed = expanded(rows.table)
     own = context.transaction.rows(target.id)
     arbiters = [(index, own.by_key(index.layout)) for index in indexes]
@@ -177,7 +247,7 @@ async def _stage_columns(
     inserted = _table_rows(target, proposed.take(pa.array(first)))
     if conflict.update is None:
         await stage(context, target, inserted=inserted)
-        return Upserted(inserted, first.tolist(), None)
+        return inserted
     if len(first) < len(new):
         raise _twice()
     try:
@@ -198,7 +268,7 @@ async def _stage_columns(
     written = TableRows.of_table(target.desc, whole)
     pairs = (replaced, updated)
     await stage(context, target, deleted=replaced, inserted=written, updated=pairs)
-    return Upserted(written, done[order].tolist(), pairs)
+    return written
 
 
 def _table_rows(target: Target, rows: pa.RecordBatch) -> TableRows:

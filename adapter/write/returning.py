@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from foreshore.adapter.calls.side_effects import results_by_row
+from foreshore.adapter.client import Completed
 from foreshore.adapter.plans.row_read import RowRead, plan_over_rows
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.result import BatchSource, Selected, source_of_rows
+from foreshore.adapter.statement.executions import parts_of
+from foreshore.adapter.statement.result import BatchSource, Selected, Several, source_of_rows
 from foreshore.by_identity import ByIdentity
 from foreshore.compute.finish import expanded, finish
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear, is_linear
@@ -24,6 +26,33 @@ from foreshore.table_rows import Row, TableRows, columns_of_rows
 from foreshore.types import ColumnType
 
 WRITTEN = GlobalId("t0")  # stands for the rows that a RETURNING list is over
+
+
+async def outcome_of(
+    context: StatementContext,
+    verb: str,
+    returning: Query | None,
+    rows: TableRows,
+    counts: Sequence[int],
+    beside: Sequence[pa.Array] = (),
+    beside_rows: Sequence[Row] = (),
+) -> Completed | Selected | Several:
+    """Return how many rows were written, or the RETURNING list over them.
+
+    Each execution has so many of `rows`; `beside` and `beside_rows` as `returned` has them.
+    """
+    if len(context.many) == 1:
+        if returning is None:
+            return Completed(f"{verb} {rows.count}")
+        return await returned(context, verb, returning, rows, beside, beside_rows)
+    if returning is None:
+        return Several([Completed(f"{verb} {count}") for count in counts])
+    found = []
+    parts = zip(parts_of(rows.tuples, counts), parts_of(beside_rows, counts), strict=True)
+    for args, (own, others) in zip(context.many, parts, strict=True):
+        part = TableRows.inserted(rows.desc, own)
+        found.append(await returned(context.of(args), verb, returning, part, (), others))
+    return Several(found)
 
 
 async def returned(

@@ -23,6 +23,7 @@ from foreshore.types import RelationDesc, arrow_type
 from foreshore.update import Timestamp
 
 FEW = 16  # rows up to which keys are looked up one by one
+SOME = 2_000  # rows of one change up to which its transaction knows them one by one
 MANY = TAIL_ROWS  # rows above which work on them does not belong on the event loop
 
 

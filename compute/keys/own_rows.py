@@ -1,11 +1,9 @@
 """Rows that a transaction has written to a table, by one of its keys, for its later statements."""
 
-from collections.abc import Iterable
-
 from foreshore.compute.arrange.arrangement import Arrangement
-from foreshore.compute.keys.layout import KeyedRows, KeyLayout
+from foreshore.compute.keys.layout import SOME, KeyedRows, KeyLayout
 from foreshore.compute.keys.secondary import SecondaryKey
-from foreshore.table_rows import Row
+from foreshore.table_rows import Row, TableRows
 
 
 class OwnRows:
@@ -17,20 +15,28 @@ class OwnRows:
 
     def __init__(self, layout: KeyLayout) -> None:
         self.newest: dict[Row, Row | None] | None = {}
+        self._layout = layout
         self._arrangement = layout.arrangement(0)
         self._parts: list[KeyedRows] = []
         self._arranged = 0  # how many of the parts are in the arrangement
         self._secondary: dict[tuple[int, ...], SecondaryKey] = {}
 
-    def add(self, parts: Iterable[KeyedRows]) -> None:
-        """Add what has been written next."""
-        for part in parts:
-            self._parts.append(part)
-            if part.changes is None:
-                self.newest = None
-            elif self.newest is not None:
-                for change in part.changes:
-                    self.newest[change.key] = change.row if change.diff > 0 else None
+    def add(self, part: KeyedRows, rows: TableRows) -> None:
+        """Add `rows` that have been written next, which are also given by the key."""
+        self._parts.append(part)
+        changes = part.changes
+        if (
+            changes is None
+            and rows.has_tuples
+            and rows.num_rows <= SOME
+            and self._layout.takes_tuples
+        ):
+            changes = self._layout.changes(rows)
+        if changes is None:
+            self.newest = None
+        elif self.newest is not None:
+            for change in changes:
+                self.newest[change.key] = change.row if change.diff > 0 else None
 
     @property
     def arrangement(self) -> Arrangement:

@@ -22,7 +22,6 @@ from foreshore.adapter.client import (
     Execution,
     Login,
     Notice,
-    Ran,
     Reading,
     Rows,
     Session,
@@ -366,9 +365,9 @@ class FakeSession:
         max_rows: int,
         *,
         last: bool,
-    ) -> Ran:
+    ) -> Sequence[Execution]:
         await self.bind("", statement, many[0], formats)
-        return Ran((await self.execute("", max_rows, last=last),))
+        return (await self.execute("", max_rows, last=last),)
 
     async def execute(self, portal: str, max_rows: int, *, last: bool = False) -> Execution:
         found = self.portal(portal)

@@ -5,6 +5,7 @@ rows are found at the newest time, and a program over them computes the rows to 
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from foreshore.adapter.plans.locked_read import LockedRead
 from foreshore.adapter.plans.row_sources import IndexedTable, KeyedTable, find_rows
@@ -13,6 +14,7 @@ from foreshore.adapter.read.keys.key_lookup import Located, lock_and_find, own_r
 from foreshore.adapter.read.keys.key_lookup import locked_rows as locked_columns
 from foreshore.adapter.read.keys.read_rows import index_of, rows_under
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.executions import require_distinct, require_single
 from foreshore.compute.keys.bound_keys import is_in_range
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import Keys, joined
@@ -27,22 +29,46 @@ from foreshore.update import Timestamp
 
 async def locked_rows(
     context: StatementContext, plan: LockedRead, *, nowait: bool = False
-) -> list[Row] | None:
-    """Return the finished rows of a read whose rows are locked; see `lock_and_find`.
+) -> tuple[list[list[Row]], list[list[Row]]] | None:
+    """Return the keys of each execution, and its finished rows, which are locked.
 
-    None if they have to be read another way (`key_lookup.py`).
+    None if the rows have to be read another way (`key_lookup.py`). Raises Apart if two executions
+    name one key, or if only one of several may be read this way. See `lock_and_find`.
     """
-    value = context.session_value(context.times.oracle.read_ts())
-    keys = plan.read.keys(context.args, value)
-    rows = None if keys is None else await rows_under_keys(context, plan, keys, nowait=nowait)
+    value, many = context.session_value(context.times.oracle.read_ts()), context.many
+    named: list[list[Row]] = []
+    for args in many:
+        keys = plan.read.keys(args, value)
+        if keys is None:
+            require_single(context, len(named))
+            return None
+        named.append(keys)
+    if len(many) > 1:
+        require_distinct(named)
+        keys = [*chain.from_iterable(named)]
+    assert keys is not None
+    rows = await _rows_under_keys(context, plan, keys, nowait=nowait)
     if rows is None:
+        require_single(context)
         return None
-    time = context.transaction.time
+    time, source = context.transaction.time, plan.source
     assert time is not None
-    return plan.read.over(plan.source.id, rows, context.args, context.session_value(time))
+    value, parts = context.session_value(time), [rows]
+    if len(many) > 1:
+        layout = context.tables.keys.of(source.id)[source.constraint.name].layout
+        by_key = {layout.key(row): row for row in rows}
+        parts = [[by_key[key] for key in keys if key in by_key] for keys in named]
+    found: list[list[Row]] = []
+    for args, part in zip(many, parts, strict=True):
+        finished = plan.read.over(source.id, part, args, value)
+        if finished is None:
+            require_single(context, len(found))
+            return None
+        found.append(finished)
+    return named, found
 
 
-async def rows_under_keys(
+async def _rows_under_keys(
     context: StatementContext, plan: LockedRead, keys: Sequence[Row], *, nowait: bool = False
 ) -> list[Row] | None:
     """Return the rows under keys, whole ones, which are locked; None as `locked_rows` does."""

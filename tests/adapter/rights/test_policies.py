@@ -3,7 +3,6 @@
 from itertools import product
 from pathlib import Path
 
-from foreshore.adapter.together import may_run_together
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.sql import plan as plans
 from tests.adapter.harness import TestEnvironment, in_environment, told
@@ -86,9 +85,7 @@ def test_named_statement_follows_policies(tmp_path: Path) -> None:
             await env.ran("admin", f"ALTER POLICY own ON t USING ({policy})")
             await session.extended.ready(prepared)
             ran = await session.extended.run(prepared, [()], (), 0, last=True)
-            assert [await told(each) for each in ran.executions] == [
-                ["1"] * rows + [f"SELECT {rows}"]
-            ]
+            assert [await told(each) for each in ran] == [["1"] * rows + [f"SELECT {rows}"]]
             await session.extended.sync()
         assert await env.query("ann", sql) == "SELECT 0"
         await env.ran("admin", "ALTER ROLE ann BYPASSRLS")
@@ -225,7 +222,7 @@ def test_executions_in_a_row_are_checked_each(tmp_path: Path) -> None:
                 session = env.sessions[role]
                 prepared = await session.extended.parse(f"p{place}", sql, ())
                 await session.extended.sync()
-                assert may_run_together(prepared) == together, (role, sql)
+                assert session.extended.takes_many(prepared) == together, (role, sql)
 
     in_environment(tmp_path, scenario)
 

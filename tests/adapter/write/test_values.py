@@ -40,7 +40,7 @@ async def test_values_agree_with_plan(own_env: TestEnvironment) -> None:
         assert prepared.made.programs.template is not None, sql
         assert prepared.made.peek is not None
         assert isinstance(prepared.made.plan, Insert)
-        context = session.context(prepared, args)
+        context = session.context(prepared, (args,))
         bound = await bind_peek(context, prepared.made.peek, 0)
         desc = session.planner.reader().planned[prepared.made.plan.table].desc
         template = prepared.made.programs.template

@@ -187,7 +187,10 @@ def test_own_rows_count_the_same_as_tuples_and_as_columns(
         if deleted and not inserted:
             assert index.overdrawn([part], own, 1) == any(after[row] < 0 for row in deleted)
         if min(after.values()) >= 0 and max(after.values()) <= 1:
-            own.add([part])
+            written = TableRows(DESC, rows, diffs)
+            if as_columns and len(rows) > 2:
+                written = TableRows.of_table(DESC, written.table)
+            own.add(part, written)
             there = after
             assert (
                 part.changes is None

@@ -94,7 +94,8 @@ def test_rows_by_other_columns_are_those_of_model(
                 for time in range(index.arrangement.since, len(history)):
                     assert under(found, time) == wanted(history[time])
             own = OwnRows(index.layout)
-            own.add([KeyedRows(index.layout, table(changes_of(now, staged)))])
+            written = table(changes_of(now, staged))
+            own.add(KeyedRows(index.layout, written), written)
             await index.prepare(COLUMNS, own, executor)
             found = index.look_up_by(COLUMNS, own)
             assert under(found, len(history) - 1) == wanted(now)

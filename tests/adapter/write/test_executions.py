@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter import together
 from foreshore.adapter.client import Completed
-from foreshore.adapter.session import extended
 from foreshore.adapter.session.session import Session
 from foreshore.errors import DatabaseError
 from foreshore.types import Datum
@@ -20,6 +18,29 @@ from tests.adapter.harness import TestEnvironment, told
 TABLE = """CREATE TABLE {t} (id int PRIMARY KEY, code text, n int CHECK (n < 40), w numeric(6, 2)
     NOT NULL DEFAULT 0.5, s serial, g int GENERATED ALWAYS AS (n * 2) STORED,
     CONSTRAINT {t}_code UNIQUE (code))"""
+
+# Of other tables, to which a table refers, or that refer to it.
+FOREIGN = (
+    (),
+    (
+        "CREATE TABLE {t}_c (i int, r int REFERENCES {t} ON DELETE CASCADE ON UPDATE CASCADE)",
+        "CREATE TABLE {t}_d (i int, r text REFERENCES {t} (code) ON DELETE SET NULL)",
+    ),
+    ("CREATE TABLE {t}_c (i int, r int REFERENCES {t}, s int REFERENCES {t} ON DELETE CASCADE)",),
+    ("CREATE TABLE {t}_c (i int, r int REFERENCES {t} ON DELETE SET DEFAULT, d int DEFAULT 3)",),
+    ("ALTER TABLE {t} ADD FOREIGN KEY (n) REFERENCES {t}",),
+    (
+        "CREATE TABLE {t}_p (k int PRIMARY KEY)",
+        "INSERT INTO {t}_p SELECT generate_series(0, 7)",
+        "ALTER TABLE {t} ADD FOREIGN KEY (n) REFERENCES {t}_p ON DELETE CASCADE",
+        "CREATE TABLE {t}_c (i int, r int REFERENCES {t} ON UPDATE CASCADE DEFERRABLE)",
+    ),
+)
+CHILDREN = (
+    "INSERT INTO {t}_c SELECT i, i % 6 FROM generate_series(1, 5) i",
+    "INSERT INTO {t}_d SELECT i, 'c' || i % 6 FROM generate_series(1, 5) i",
+    "DELETE FROM {t}_c WHERE i > 2",
+)
 
 STATEMENTS = """INSERT INTO {t} (id, n) VALUES ($1, $2)
 INSERT INTO {t} (id, code, n) VALUES ($1, $3, 10 / $2)
@@ -36,7 +57,14 @@ UPDATE {t} SET code = $3 WHERE id = $1
 UPDATE {t} SET n = 3 WHERE code = $3 AND n > $2
 DELETE FROM {t} WHERE id = $1
 DELETE FROM {t} WHERE id = $1 AND n > $2
-DELETE FROM {t} WHERE code = $3""".splitlines()
+DELETE FROM {t} WHERE code = $3
+INSERT INTO {t} (id, n) VALUES ($1, $2) RETURNING id, g, $2::int + 1
+INSERT INTO {t} (id, n) VALUES ($1, $2) RETURNING 10 / n
+INSERT INTO {t} (id, n) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET n = $2 RETURNING id, n
+INSERT INTO {t} (id, code) VALUES ($1, $3) ON CONFLICT (id) DO UPDATE SET code = $3
+INSERT INTO {t} (id, n) VALUES ($1, $2), ($1 + 6, 2) ON CONFLICT (id) DO UPDATE SET n = 6 / $2
+UPDATE {t} SET n = $2 WHERE id IN ($1, $1 + 20) RETURNING id, w, n
+DELETE FROM {t} WHERE id = $1 RETURNING n, code""".splitlines()
 
 SERIAL = re.compile(r"\((.*), \d+, (\S+)\)\.")  # in a row with an error; what failed leaves gaps
 
@@ -64,46 +92,54 @@ async def piped(
     lines: list[str] = []
     try:
         prepared = await session.extended.parse("", sql, (23, 23, 25)[: len(many[0])])
-        left = list(many)
-        singly = 0
+        left, most = list(many), 1 if by_one else len(many)
         while left:
             await session.extended.ready(prepared)
-            given = left[:1] if by_one or singly else left
-            done = await session.extended.run(prepared, given, (), 0, last=False)
-            for each in done.executions:
+            done = await session.extended.run(prepared, left[:most], (), 0, last=len(left) <= most)
+            for each in done:
                 lines += await told(each)
-            if len(done.executions) > 1:
-                ran["together"] += len(done.executions)
-            left, singly = left[len(done.executions) :], done.singly
+            ran["as one"] += len(done) if len(done) > 1 else 0
+            ran["RETURNING"] += len(done) > 1 and "RETURNING" in sql
+            left, most = left[len(done) :], 1 if by_one else 2 * len(done)
         await session.extended.sync()
     except DatabaseError as error:
         await session.fail()
         await session.extended.sync()
+        ran["error"] += 1
         lines += [f"ERROR {error.sqlstate}: {error.message}", error.detail or ""]
     return [*lines, session.transaction_status]
 
 
-def test_executions_agree_together_and_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(together, "FEWEST_TOGETHER", 2)
-    monkeypatch.setattr(extended, "FEWEST_TOGETHER", 2)
+def test_executions_agree_as_one_and_one_by_one(tmp_path: Path) -> None:
     ran: Counter[str] = Counter()
+
+    async def contents(env: TestEnvironment, table: str) -> list[str]:
+        return [
+            await env.query("a", f"SELECT {columns} FROM {table}{of} ORDER BY {columns}")
+            for of, columns in (("", "id, code, n, w, g"), ("_c", "i, r"), ("_d", "i, r"))
+        ]
 
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
-        for seed in range(10):
+        for seed in range(18):
             rng = random.Random(seed)
             tables = f"one{seed}", f"two{seed}"
             for each in tables:
-                await env.ran("a", TABLE.format(t=each))
+                made = (TABLE, *FOREIGN[seed % len(FOREIGN)])
+                await env.ran("a", *(sql.format(t=each) for sql in made))
             done: list[object] = []
             for _ in range(25):
                 sql = rng.choice(STATEMENTS)
                 if rng.random() < 0.25:
                     sql = rng.choice(["BEGIN", "SAVEPOINT s", "ROLLBACK TO s", "COMMIT"])
                     told_each = [await env.query(t, sql) for t in ("one", "two")]
+                elif rng.random() < 0.2:
+                    sql = rng.choice(CHILDREN)
+                    told_each = [
+                        (await env.query(name[:3], sql.format(t=name))).replace("two", "one")
+                        for name in tables
+                    ]
                 else:
                     many = drawn(rng, sql)
                     done.append(many)
@@ -123,15 +159,14 @@ def test_executions_agree_together_and_one_by_one(
                         await env.ran("x", f"INSERT INTO {name} (id) VALUES ({key})" + DO_NOTHING)
             for each in ("one", "two"):
                 await env.query(each, "ROLLBACK")
-            rows = [
-                await env.query("a", f"SELECT id, code, n, w, g FROM {t} ORDER BY id")
-                for t in tables
-            ]
-            assert rows[0] == rows[1], (seed, done)
+            one, two = [await contents(env, name) for name in tables]
+            assert [each.replace("two", "one") for each in two] == one, (seed, done)
         await env.close()
 
     asyncio.run(main())
-    assert ran["together"] > 300
+    assert ran["as one"] > 300
+    assert ran["RETURNING"] > 20
+    assert ran["error"] > 100
 
 
 async def test_executions_wait_for_locked_key(own_env: TestEnvironment) -> None:
@@ -145,7 +180,7 @@ async def test_executions_wait_for_locked_key(own_env: TestEnvironment) -> None:
     await asyncio.sleep(0.05)
     assert not running.done()
     assert await own_env.query("a", "COMMIT", alone=False) == "COMMIT"
-    assert (await running).executions == [Completed("UPDATE 1")] * 50
+    assert await running == [Completed("UPDATE 1")] * 50
     await session.extended.sync()
     assert await own_env.query("a", "SELECT sum(v), max(v) FROM t") == "57|8\nSELECT 1"
 
@@ -174,19 +209,19 @@ async def test_updated_row_takes_no_key_that_is_given_up_later(
 
 
 @pytest.mark.parametrize("begin", ["SELECT 1", "BEGIN"])
-async def test_executions_that_run_again_one_by_one_are_counted_once(
+async def test_executions_that_run_in_parts_are_counted_once(
     own_env: TestEnvironment, begin: str
 ) -> None:
     await own_env.ran("a", "CREATE TABLE t (a int PRIMARY KEY, b int UNIQUE)")
     await own_env.ran("a", "INSERT INTO t SELECT i, i FROM generate_series(1, 50) i", begin)
     session = await own_env.session("a")
     sql = "INSERT INTO t VALUES ($1, $2) ON CONFLICT (a) DO UPDATE SET b = excluded.b"
-    many = [(i, 100 + i) for i in range(1, 51)]  # other keys, so they run one by one
+    many = [(i % 30, 100 + i) for i in range(1, 61)]  # all keys come twice
     ran: Counter[str] = Counter()
     rolled_back = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()"
     before = await own_env.query("b", rolled_back)
     await piped(session, sql, many, ran, by_one=False)
-    assert not ran
+    assert ran["as one"] == 60
     updated = "SELECT n_tup_ins, n_tup_upd FROM pg_stat_user_tables WHERE relname = 't'"
-    assert await own_env.query("b", updated) == "50|50\nSELECT 1"
+    assert await own_env.query("b", updated) == "51|59\nSELECT 1"
     assert await own_env.query("b", rolled_back) == before
