@@ -1,8 +1,8 @@
 """Bind MERGE: the first applicable clause decides about each row of the source.
 
 The source is joined with the table by the condition; unmatched rows are kept. Each row gets the
-number of the applicable clause, and its new values are computed for that clause only. Equal rows of
-the table are one row with a multiplicity and change together.
+number of the applicable clause, and its new values are computed for that clause only. Identical
+rows of the table are one row with a multiplicity and change together.
 """
 
 from foreshore.errors import DuplicateAlias, SyntaxError_
@@ -17,7 +17,6 @@ from foreshore.expr.ir import (
     Literal,
     Map,
     Project,
-    Reduce,
     Relation,
     Scalar,
 )
@@ -40,6 +39,7 @@ from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.side_effects import has_side_effects, split_calls
 from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.bind.writes.changed_keys import keys_of, linked
+from foreshore.sql.bind.writes.identical_rows import identical_as_one
 from foreshore.sql.bind.writes.row_security import (
     TargetRows,
     new_row_checks,
@@ -138,12 +138,11 @@ def _target(planning: Planning, item: ItemView, ref: ast.TableRef, table: Relati
     """Return the distinct rows of the table with their multiplicities."""
     columns = item.desc.columns
     scope = row_of(planning, item, ref, columns)
-    row = tuple(Column(i, c.type, c.nullable) for i, c in enumerate(columns))
     relation: Relation
     if item.desc.keys:
         relation = Map(table, (Literal(1, INT8),))
     else:
-        relation = Reduce(table, row, (Aggregate("count", (), INT8),))
+        relation = identical_as_one(table, Aggregate("count", (), INT8))
     row_columns = [*columns, ColumnType(INT8, False)]
     return BoundItem(relation, row_columns, scope.tables, scope.visible, origins=scope.origins)
 

@@ -1,9 +1,11 @@
 """Bind UPDATE and DELETE.
 
-They select the rows to change by a relation over the table; equal rows are one row with a
+They select the rows to change by a relation over the table; identical rows are one row with a
 multiplicity and change together. With FROM or USING a row may match several times but changes once:
-matches are found for each distinct row, and are joined to the rows if these may be equal.
+matches are found for each distinct row, and are joined to the rows if some may be identical.
 """
+
+from collections.abc import Sequence
 
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import TRUE, Column, Get, Join, Literal, Map, Project, Relation, TopK
@@ -11,7 +13,7 @@ from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.bound_item import BoundItem, scope_of
-from foreshore.sql.bind.bound_query import distinct, filtered
+from foreshore.sql.bind.bound_query import filtered
 from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.from_items import right_side, side_by_side
 from foreshore.sql.bind.planning import Planning
@@ -23,6 +25,7 @@ from foreshore.sql.bind.side_effects import (
 from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.bind.writes.changed_keys import Link, keys_of, linked, links_within
 from foreshore.sql.bind.writes.current_of import condition_of_current
+from foreshore.sql.bind.writes.identical_rows import identical_as_one, told_apart
 from foreshore.sql.bind.writes.row_security import TargetRows, new_row_checks, reads_target
 from foreshore.sql.bind.writes.target import assigned_columns, returning_over, row_of, target_table
 from foreshore.sql.plan import Delete, Update
@@ -45,7 +48,7 @@ def _matching_rows(
     scope = row_of(planning, item, ref, item.desc.columns)
     is_once = not others or item.desc.keys  # whether each of its rows is there once
     part = BoundItem(
-        table if is_once else distinct(table),
+        table if is_once else identical_as_one(table),
         scope.columns,
         scope.tables,
         scope.visible,
@@ -70,20 +73,24 @@ def _matching_rows(
     return filtered(relation, condition), scope, links
 
 
-def _join_matches(item: ItemView, matches: Relation) -> Relation:
+def _join_matches(item: ItemView, matches: Relation, places: Sequence[int]) -> Relation:
     """Return the rows of the table joined with `matches`, whose first columns are the table's.
 
-    The table's own columns are returned: equal values may differ, as 0 and -0 do.
+    They are the same row if they are equal at `places`, which `told_apart` has returned.
     """
-    columns = item.desc.columns
-    width = len(columns)
+    width = len(item.desc.columns)
+    rows, here = told_apart(Get(item.id, item.desc.columns, item.desc.keys), width)
+    types, all_columns = columns_of(rows), len(columns_of(rows))
     equal = tuple(
-        (Column(i, c.type, c.nullable), Column(width + i, c.type, c.nullable))
-        for i, c in enumerate(columns)
+        (
+            Column(i, types[i].type, types[i].nullable),
+            Column(all_columns + at, types[i].type, types[i].nullable),
+        )
+        for i, at in zip(here, places, strict=True)
     )
-    nullable = tuple(i for i, c in enumerate(columns) if c.nullable)
-    joined = Join((Get(item.id, columns, item.desc.keys), matches), equal, nullable)
-    others = range(2 * width, width + len(columns_of(matches)))
+    nullable = tuple(pair for pair, i in enumerate(here) if types[i].nullable)
+    joined = Join((rows, matches), equal, nullable)
+    others = range(all_columns + width, all_columns + len(columns_of(matches)))
     return Project(joined, (*range(width), *others))
 
 
@@ -95,8 +102,10 @@ def _once_each(item: ItemView, matches: Relation) -> Relation:
     one = Literal(1, INT8)
     if item.desc.keys:
         return TopK(matches, min(item.desc.keys, key=len), (), one, None)
-    every = tuple(range(len(item.desc.names)))
-    return _join_matches(item, TopK(matches, every, (), one, None))
+    columns = tuple(range(len(columns_of(matches))))
+    matches, places = told_apart(matches, len(item.desc.names))
+    joined = _join_matches(item, TopK(matches, places, (), one, None), places)
+    return Project(joined, columns)
 
 
 def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
