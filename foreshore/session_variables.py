@@ -35,6 +35,7 @@ class Mark:
     present: Mapping[str, str]
     set: Mapping[str, str]  # without those that are local to the transaction
     held: int
+    version: int
 
 
 # What a plan, the meaning of a name or a right depends on.
@@ -75,6 +76,7 @@ class Variables(dict[str, str]):
         self.plan_version = 0  # grows when one changes that plans, names or rights depend on
         self._settings: StatementSettings | None = None
         self._marks: list[Mark] = []  # of the transaction's savepoints
+        self._short_version = -1  # at which no value was long
         self.random = RandomValues()  # whose seed no transaction undoes
         self.kept = Kept(self)
         self.kept.count(self._size)
@@ -93,6 +95,8 @@ class Variables(dict[str, str]):
 
     def _new(self) -> dict[int, int]:
         """Return the lengths of long values that no savepoint keeps, nor the last commit, by id."""
+        if self._short_version == self.version:
+            return {}
         found = {
             id(value): len(value)
             for values in (self, self._set)
@@ -106,6 +110,8 @@ class Variables(dict[str, str]):
             for values in before:
                 for value in values.values():
                     found.pop(id(value), None)
+        else:
+            self._short_version = self.version
         return found
 
     def _replaced(self, key: str, *, local: bool) -> int:
@@ -132,15 +138,14 @@ class Variables(dict[str, str]):
         """Return the value that RESET gives a variable."""
         return self._default(self._key(name))
 
-    def show_all(self) -> Iterator[tuple[str, str, str]]:
-        """Yield name, value and description of all, in order."""
-        for key in sorted(self.keys() | VARIABLES.keys()):
+    def show_all(self, only: str | None = None) -> Iterator[tuple[str, str, str]]:
+        """Yield name, value and description of all, in order, or of the one with a name."""
+        keys = sorted(self.keys() | VARIABLES.keys()) if only is None else [only.lower()]
+        for key in keys:
             known = VARIABLES.get(key)
-            yield (
-                known.name if known else key,
-                self.show(key),
-                known.description if known else "",
-            )
+            name, value = known.name if known else key, self.show_if_known(key)
+            if value is not None and only in (None, name):
+                yield name, value, known.description if known else ""
 
     def set(self, name: str, values: tuple[str, ...] | None, *, local: bool = False) -> None:
         """Set a variable, to its default if `values` is None."""
@@ -250,7 +255,7 @@ class Variables(dict[str, str]):
 
     def mark(self) -> Mark:
         """Return the present values, for `return_to`, until `release` or the transaction's end."""
-        mark = Mark(dict(self), self._set, sum(self._new().values()))
+        mark = Mark(dict(self), self._set, sum(self._new().values()), self.version)
         self._marks.append(mark)
         return mark
 
@@ -261,6 +266,8 @@ class Variables(dict[str, str]):
     def return_to(self, mark: Mark) -> None:
         """Return to the values at `mark`, in the same transaction; forget the marks after it."""
         del self._marks[self._marks.index(mark) + 1 :]
+        if mark.version == self.version:
+            return
         self._set = mark.set
         self.clear()
         self.update(mark.present)

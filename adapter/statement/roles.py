@@ -156,11 +156,11 @@ def require_visible(state: State, role: Role, variable: str) -> None:
 
 
 def visible_settings(
-    state: State, role: Role, variables: Variables
+    state: State, role: Role, variables: Variables, only: str | None = None
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield name, value and description of the variables that a role may see, in order."""
+    """Yield name, value and description of the variables that a role may see, as `show_all`."""
     all_shown = may_act_as(state, role, _SEES_SETTINGS)
-    for row in variables.show_all():
+    for row in variables.show_all(only):
         known = VARIABLES.get(row[0].lower())
         if known is None or not known.hidden or all_shown:
             yield row
