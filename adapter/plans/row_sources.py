@@ -13,7 +13,6 @@ a time in the key index of a table. None in place of rows says that the pipeline
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
 from typing import TypeAlias
 
 from foreshore.adapter.plans.catalog_relations import depends_on_catalog_alone
@@ -395,10 +394,10 @@ def find_rows(
         find = index.rows_by(source.columns, source.used, own)
         if find is None:
             return None
-        found = [find(key, time) for key in keys]
-        if most is not None and sum([count for count, _ in found]) > most:
+        count, rows = find(keys, time)
+        if most is not None and count > most:
             raise TooMany
-        return chain.from_iterable([rows for _, rows in found])
+        return rows
     (ends,) = keys
     span = source.span(ends)
     if span is None:

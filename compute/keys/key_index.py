@@ -234,8 +234,8 @@ class KeyIndex:
 
     def rows_by(
         self, columns: tuple[int, ...], used: Collection[int], own: OwnRows | None = None
-    ) -> Callable[[Row, Timestamp], tuple[int, Iterator[Row]]] | None:
-        """Return what finds the rows of a time under a key of other columns, one by one.
+    ) -> Callable[[Sequence[Row], Timestamp], tuple[int, Iterator[Row]]] | None:
+        """Return what finds the rows of a time under keys of other columns, one by one.
 
         They have the columns that are `used`. With them it returns about how many there are. None
         if rows have to be prepared.

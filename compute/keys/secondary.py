@@ -104,14 +104,21 @@ class SecondaryView:
         """The number of updates."""
         return sum(len(each.run) for each in self.runs) + len(self.tail_hashes)
 
-    def under(self, hash: int, layout: KeyLayout) -> list[tuple[UpdatesReader, Ints]]:
-        """Return the places of updates that probably have one hash, in what reads them."""
-        found = []
+    def under(self, hashes: Sequence[int], layout: KeyLayout) -> list[Found]:
+        """Return the places of updates that probably have one of some hashes, each place once."""
+        found: list[Found] = []
+        wanted = np.array(hashes, np.uint64)
         for each in self.runs:
-            places = each.under(hash)
+            if len(hashes) == 1:
+                places = each.under(hashes[0])
+            else:
+                places = np.unique(each.matching(wanted)[1])
             if len(places):
                 found.append((each.reader, places))
-        at = np.flatnonzero(self.tail_hashes == np.uint64(hash))
+        if len(hashes) == 1:
+            at = np.flatnonzero(self.tail_hashes == wanted)
+        else:
+            at = np.flatnonzero(np.isin(self.tail_hashes, wanted))
         for part, lo, hi, start in spread(self.tail, at) if len(at) else ():
             found.append((_reader(part, layout), at[lo:hi] - start))
         return found
@@ -155,31 +162,31 @@ def rows_under(
     views: Sequence[SecondaryView],
     layout: KeyLayout,
     used: Collection[int],
-    key: Row,
+    keys: Sequence[Row],
     time: Timestamp,
 ) -> tuple[int, Iterator[Row]]:
-    """Return about how many rows there are at `time` with one key of `layout`, and these.
+    """Return about how many rows there are at `time` with one of `keys` of `layout`, and these.
 
-    They are what all `views` add up to, with the columns that are `used`. The key's values are
+    They are what all `views` add up to, with the columns that are `used`. The keys' values are
     equal in Python if they are in SQL.
     """
-    hash = layout.hash(key)
-    found = [each for view in views for each in view.under(hash, layout)]
+    hashes = [layout.hash(key) for key in keys]
+    found = [each for view in views for each in view.under(hashes, layout)] if hashes else []
     count = sum([len(places) for _, places in found])
     if not all([_are_inserted(reader, places, time) for reader, places in found]):
         found = _added_up(found, time)
-    return count, _rows_with(found, layout.constraint.columns, used, key)
+    return count, _rows_with(found, layout.constraint.columns, used, frozenset(keys))
 
 
 def _rows_with(
-    found: Sequence[Found], columns: Sequence[int], used: Collection[int], key: Row
+    found: Sequence[Found], columns: Sequence[int], used: Collection[int], keys: frozenset[Row]
 ) -> Iterator[Row]:
-    """Yield the rows at places that have a key in `columns`."""
+    """Yield the rows at places that have one of `keys` in `columns`."""
     for reader, places in found:
         reads = reader.reads(used)
         of_key = [reader.columns[i] for i in columns]
         for at in places.tolist():
-            if tuple([read(at) for read in of_key]) == key:
+            if tuple([read(at) for read in of_key]) in keys:
                 yield tuple([read(at) for read in reads])
 
 

@@ -6,7 +6,7 @@ it reads all rows.
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -336,8 +336,8 @@ async def test_work_is_that_of_keys_whatever_size_of_table(
         examined[-1] += len(indices)
         return take(self, indices, diffs)
 
-    def counting_places(self: SecondaryView, hash: int, layout: KeyLayout) -> Any:
-        found = under(self, hash, layout)
+    def counting_places(self: SecondaryView, hashes: Sequence[int], layout: KeyLayout) -> Any:
+        found = under(self, hashes, layout)
         examined[-1] += sum(len(places) for _, places in found)
         return found
 
