@@ -27,6 +27,7 @@ from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.ids import GlobalId, is_builtin, is_user
 from foreshore.sql.optimize.key_range import key_range
 from foreshore.sql.optimize.key_steps import (
+    FEW,
     KeysOf,
     KeyStep,
     Step,
@@ -35,7 +36,7 @@ from foreshore.sql.optimize.key_steps import (
     WholeStep,
 )
 from foreshore.sql.optimize.lookup import literal_lookup
-from foreshore.sql.optimize.restrict import restricted, small_tables
+from foreshore.sql.optimize.restrict import restricted
 from foreshore.sql.optimize.table_range import first_of_join, range_of_table, selectivity
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import environment_names, is_open
@@ -59,7 +60,7 @@ class InProcess:
 class Bulk:
     """An engine of the session's cluster computes `relation`.
 
-    `whole` are its tables if all of them had few rows when it was planned.
+    `whole` are its collections, if all of them have an index, or had few rows when it was planned.
     """
 
     relation: Relation
@@ -258,7 +259,7 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
             if few is not None:
                 path = KeyLookup(few.steps, few.relation, path)
             elif isinstance(path, Bulk) and not query.changes and not query.init_plans:
-                whole = small_tables(query.relation, keys)
+                whole = whole_collections(query.relation, indexes, keys)
                 path = find_lookups(query.relation, indexes, keys) or replace(path, whole=whole)
     shards = frozenset(id for id in sources if not is_builtin(id))
     session_values = frozenset().union(*map(environment_names, relations))
@@ -305,6 +306,20 @@ def find_index(query: Query, indexes: Indexes, *, by_keys: bool) -> IndexRead | 
     if ranges:
         return max(ranges, key=lambda each: each[0])[1]
     return IndexRead(ready[0].id, get.id, None, relation, relation)
+
+
+def whole_collections(relation: Relation, indexes: Indexes, keys: KeysOf) -> tuple[WholeStep, ...]:
+    """Return what a relation reads, if all of it is small tables with keys and indexes."""
+    steps = []
+    for id in sources_of(relation):
+        table = keys(id)
+        if table.keys and table.rows is not None and table.rows <= FEW:
+            steps.append(WholeStep(id))
+        elif ready := indexes(id):
+            steps.append(WholeStep(id, index=ready[0].id))
+        else:
+            return ()
+    return tuple(steps)
 
 
 def find_lookups(relation: Relation, indexes: Indexes, keys: KeysOf) -> IndexLookups | None:

@@ -187,6 +187,8 @@ def source_of(
     if isinstance(step, KeyStep) and step.by.index is not None:
         found = indexed_view(step.table, step.by.index, step.keys, step.sources, planned)
         return None if found is None else replace(found, rows=step.rows)
+    if isinstance(step, WholeStep) and step.index is not None:
+        return replace(whole_view(step.table, step.index), rows=step.rows)
     if isinstance(step, KeyStep | WholeStep) and step.table in BUILTINS:
         return _catalog_rows(step, over)
     table = planned.get(step.table)

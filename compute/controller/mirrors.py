@@ -93,7 +93,7 @@ class Mirrors:
         """
         mirror = self._mirrors.get(index)
         if mirror is None:
-            self._note_read(index, whole=whole)
+            self.note_read(index, whole=whole)
             return None
         if not mirror.knows(time):
             self._unchanged.advance(index)
@@ -160,7 +160,8 @@ class Mirrors:
 
     # --- their lives
 
-    def _note_read(self, index: GlobalId, *, whole: bool) -> None:
+    def note_read(self, index: GlobalId, *, whole: bool) -> None:
+        """Note a read of an index without a mirror, of the `whole` or not; it may get one."""
         reads = self._reads.get(index, 0) + 1
         self._reads[index] = reads
         if reads >= self.bounds.reads:

@@ -98,10 +98,14 @@ class KeyStep:
 
 @dataclass(frozen=True, slots=True)
 class WholeStep:
-    """All rows of `table`, which has to be small; those of `alias` likewise."""
+    """All rows of `table`, which has to be small; those of `alias` likewise.
+
+    They are read in an `index` of a cluster if there is one.
+    """
 
     table: GlobalId
     alias: GlobalId | None = None
+    index: GlobalId | None = None
 
     @property
     def rows(self) -> GlobalId:

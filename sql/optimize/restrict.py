@@ -35,7 +35,6 @@ from foreshore.expr.split import columns_used, shift
 from foreshore.expr.traversal import inputs_of, sources_of, walk_relations, with_inputs
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.key_steps import (
-    FEW,
     SMALL,
     KeysOf,
     KeyStep,
@@ -68,14 +67,6 @@ def restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
         return None
     found = _restricted(apart, lambda id: keys(names.tables.get(id, id)))
     return None if found is None else Restricted(names.resolved(found.steps), found.relation)
-
-
-def small_tables(relation: Relation, keys: KeysOf) -> tuple[WholeStep, ...]:
-    """Return the tables that a relation reads if they have keys and few rows, else none."""
-    tables = {id: keys(id) for id in sources_of(relation)}
-    if any(not each.keys or each.rows is None or each.rows > FEW for each in tables.values()):
-        return ()
-    return tuple([WholeStep(id) for id in tables])
 
 
 class _Names:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from foreshore.adapter.plans.access_path import Bulk
 from foreshore.adapter.plans.row_sources import IndexedView
 from foreshore.adapter.read.bound.cluster_choice import answering_cluster
 from foreshore.adapter.read.bound.timestamp import note_tables_read, notify_of_waiting
@@ -14,10 +15,17 @@ from foreshore.update import Timestamp
 
 
 def may_use_mirrors(context: StatementContext, views: Sequence[IndexedView]) -> bool:
-    """Whether the indexes of all `views` have mirrors, and the statement may use these."""
-    transaction = context.transaction
+    """Whether the indexes of all `views` have mirrors, and the statement may use these.
+
+    Indexes that an engine would read otherwise, as stored rows, may get mirrors by it.
+    """
+    transaction, peek = context.transaction, context.prepared.made.peek
     if transaction.staged is not NOTHING_STAGED or context.variables["cluster_replica"]:
         return False
+    if peek is not None and isinstance(peek.path, Bulk):
+        mirrors = context.views.compute.mirrors
+        for index in [view.index for view in views if not mirrors.has(view.index)]:
+            mirrors.note_read(index, whole=True)
     for view in views:
         index = view.index
         if not context.views.compute.mirrors.has(index) or index not in context.views.as_ofs:
