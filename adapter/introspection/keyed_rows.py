@@ -2,12 +2,17 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
+from foreshore.adapter.introspection.live_relations import live_settings
 from foreshore.adapter.introspection.relations import origin_of
+from foreshore.adapter.plans.catalog_relations import NAMED
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.registry import BUILTINS
+from foreshore.catalog.builtin.relation import Builtin
+from foreshore.catalog.builtin.settings import setting_row
 from foreshore.compute.arrange.row_reader import Reader, reader_of
 from foreshore.compute.linear import flat
 from foreshore.compute.rows.program import TooMany
@@ -65,16 +70,54 @@ class KeyedRows:
         return reader
 
 
+class NamedRows:
+    """The variables of the session, of which one is looked up by its name."""
+
+    def __init__(self, context: StatementContext, builtin: Builtin) -> None:
+        self._context = context
+        self._columns = builtin.desc
+        self._name = builtin.desc.names.index(NAMED[builtin.name])
+
+    def under(
+        self,
+        columns: tuple[int, ...],
+        used: Collection[int],
+        keys: Sequence[Row],
+        most: int | None = None,
+    ) -> list[Row]:
+        """Return what `KeyedRows.under` does."""
+        if columns == (self._name,):
+            return [row for (name,) in keys for row in self._made(str(name))]
+        found = self._made()
+        if columns:
+            wanted = {*keys}
+            found = [row for row in found if tuple([row[i] for i in columns]) in wanted]
+        if most is not None and len(found) > most:
+            raise TooMany
+        return found
+
+    def _made(self, only: str | None = None) -> list[Row]:
+        rows = map(setting_row, live_settings(self._context, only))
+        return [tuple([_datum(row.get(name)) for name in self._columns.names]) for row in rows]
+
+
+def _datum(value: Any) -> Datum:
+    found: Datum = tuple(value) if isinstance(value, list) else value
+    return found
+
+
 def _skipped(_: int) -> Datum:
     return None
 
 
-def keyed_rows(context: StatementContext, id: GlobalId) -> KeyedRows | None:
+def keyed_rows(context: StatementContext, id: GlobalId) -> KeyedRows | NamedRows | None:
     """Return the rows of a relation of the catalog as the session sees them.
 
     None if they are not made yet, are many, or depend on more than the catalog's present state.
     """
     builtin = BUILTINS[id]
+    if builtin.name in NAMED:
+        return NamedRows(context, builtin)
     origin = origin_of(context, builtin)
     if origin is None:
         return None

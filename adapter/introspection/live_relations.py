@@ -94,9 +94,10 @@ def _leftovers(context: StatementContext) -> Iterator[Row]:
     yield from leftovers.rows(context.feeds.leftovers.removals())
 
 
-def _settings(context: StatementContext) -> Iterator[Row]:
+def live_settings(context: StatementContext, only: str | None = None) -> Iterator[Row]:
+    """Yield the variables of the session, or the one with a name."""
     for name, value, description in visible_settings(
-        context.planner.state, context.role, context.variables
+        context.planner.state, context.role, context.variables, only
     ):
         reset = context.variables.reset_value(name)
         yield {"name": name, "setting": value, "short_desc": description, "reset_val": reset}
@@ -423,7 +424,7 @@ def _transaction_activity(context: StatementContext) -> Iterator[Row]:
 
 
 LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
-    "pg_settings": _settings,
+    "pg_settings": live_settings,
     "mz_postgres_sources": postgres_sources,
     "mz_source_statuses": source_statuses,
     "mz_source_status_history": source_status_history,

@@ -34,6 +34,10 @@ MOVING = (
 )
 
 
+# Relations of these each row has a name, and is made when it is looked up by that.
+NAMED = {"pg_settings": "name"}
+
+
 def depends_on_catalog_alone(builtin: Builtin) -> bool:
     """Whether a relation's rows change with the catalog, and with nothing else."""
     return builtin.name not in MOVING

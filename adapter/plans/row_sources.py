@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
-from foreshore.adapter.plans.catalog_relations import depends_on_catalog_alone
+from foreshore.adapter.plans.catalog_relations import NAMED, depends_on_catalog_alone
 from foreshore.catalog.builtin.parts import PARTED
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.planned import Planned
@@ -247,7 +247,7 @@ def keys_of_catalog(id: GlobalId) -> TableKeys:
     One that has no rows for each item is read whole, if need be.
     """
     builtin = BUILTINS[id]
-    if not depends_on_catalog_alone(builtin):
+    if not depends_on_catalog_alone(builtin) and builtin.name not in NAMED:
         return TableKeys()
     columns = builtin.desc.columns
     names = builtin.desc.names

@@ -10,24 +10,28 @@ from foreshore.settings import VARIABLES, Variable
 
 def settings_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the variables that the session may see."""
-    for row in snapshot.live("pg_settings"):
-        name, value, reset = row["name"], row["setting"], row["reset_val"]
-        variable, setting = VARIABLES.get(name.lower()), postgres_settings().get(name.lower())
-        known = _kind(variable) if setting is None else _recorded(setting)
-        default = reset if variable is None else variable.default
+    return map(setting_row, snapshot.live("pg_settings"))
 
-        def written(shown: str, setting: PostgresSetting | None = setting) -> str:
-            return shown if setting is None else setting.in_units(shown)
 
-        yield {
-            **row,
-            **known,
-            "setting": written(value),
-            "reset_val": written(reset),
-            "boot_val": written(default),
-            "source": "default" if value == default else "client" if value == reset else "session",
-            "pending_restart": False,
-        }
+def setting_row(row: Row) -> Row:
+    """Return the row of a variable, of whose name, values and description a row is given."""
+    name, value, reset = row["name"], row["setting"], row["reset_val"]
+    variable, setting = VARIABLES.get(name.lower()), postgres_settings().get(name.lower())
+    known = _kind(variable) if setting is None else _recorded(setting)
+    default = reset if variable is None else variable.default
+
+    def written(shown: str) -> str:
+        return shown if setting is None else setting.in_units(shown)
+
+    return {
+        **row,
+        **known,
+        "setting": written(value),
+        "reset_val": written(reset),
+        "boot_val": written(default),
+        "source": "default" if value == default else "client" if value == reset else "session",
+        "pending_restart": False,
+    }
 
 
 def shown_settings(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

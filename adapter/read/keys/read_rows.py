@@ -7,6 +7,7 @@ from msgspec import Struct
 from foreshore.adapter.calls.side_effects import results_of
 from foreshore.adapter.introspection.keyed_rows import keyed_rows
 from foreshore.adapter.introspection.relations import builtin_tables
+from foreshore.adapter.plans.catalog_relations import NAMED
 from foreshore.adapter.plans.row_read import RowRead, SessionValue
 from foreshore.adapter.plans.row_sources import (
     CatalogRows,
@@ -23,6 +24,7 @@ from foreshore.adapter.read.keys.key_lookup import own_rows
 from foreshore.adapter.read.keys.mirrored import may_use_mirrors, mirrors_at, rows_in_mirror
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
+from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.own_rows import OwnRows
@@ -77,7 +79,8 @@ async def _reading(context: StatementContext, read: RowRead) -> "_Reading | None
     if read.views and not may_use_mirrors(context, read.views):
         return None
     if read.relations:
-        await builtin_tables(context, read.relations)
+        kept = [id for id in read.relations if BUILTINS[id].name not in NAMED]
+        await builtin_tables(context, kept)
         if context.transaction.time is not None:
             require(context, (), context.transaction.time)
         return _Reading(context)

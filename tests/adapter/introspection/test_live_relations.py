@@ -25,3 +25,24 @@ async def test_live_rows_have_oids_and_constants_of_the_catalog(env: TestEnviron
     }
     for query, row in answers.items():
         assert await env.query("a", query) == f"{row}\nSELECT 1", query
+
+
+async def test_variable_is_the_same_by_name_and_among_all(env: TestEnvironment) -> None:
+    await env.ran("n", "SET work_mem = '5MB'", "SET app.mine = 'x'")
+    for name in (
+        "TimeZone",
+        "DateStyle",
+        "work_mem",
+        "bytea_output",
+        "app.mine",
+        "max_connections",
+    ):
+        among_all = await env.query("n", f"SELECT * FROM pg_settings WHERE name || '' = '{name}'")
+        by_name = await env.query("n", f"SELECT * FROM pg_settings WHERE name = '{name}'")
+        assert by_name == among_all
+        assert by_name.endswith("SELECT 1")
+    by_value = "SELECT name FROM pg_settings WHERE setting = '5120'"
+    assert await env.query("n", by_value) == "work_mem\nSELECT 1"
+    for name in ("timezone", "none", "App.mine"):
+        none = f"SELECT * FROM pg_settings WHERE name = '{name}'"
+        assert await env.query("n", none) == "SELECT 0"
