@@ -1,6 +1,8 @@
 """Fields of dates, times and intervals: EXTRACT, date_part and date_trunc."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from decimal import Context
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from foreshore.datum import numeric_datum
 from foreshore.errors import data_error
 from foreshore.expr.functions.decimals import pack, text_where
 from foreshore.expr.functions.function import (
@@ -19,7 +22,7 @@ from foreshore.expr.functions.function import (
     declare,
     quoted_literal,
 )
-from foreshore.expr.functions.rows import Failure, fail
+from foreshore.expr.functions.rows import Failure, WithSingle, fail
 from foreshore.expr.functions.temporal import (
     DAY,
     HOUR,
@@ -29,6 +32,7 @@ from foreshore.expr.functions.temporal import (
     SECOND,
     TIMESTAMP_RANGE,
     by_first,
+    chosen,
     civil,
     faulty,
     from_civil,
@@ -40,7 +44,7 @@ from foreshore.expr.functions.temporal import (
     iso_week,
     nulls,
 )
-from foreshore.types import TEXT, SqlType, numeric_of_scale
+from foreshore.types import TEXT, Datum, SqlType, numeric_of_scale
 
 STAMPS = ("timestamp", "timestamptz")
 
@@ -112,38 +116,37 @@ def _truncate_days(unit: str, days: Any) -> Any:
     if unit == "day":
         return days
     year, month, _ = civil(days)
-    one = np.ones_like(year)
     match unit:
         case "month":
-            return from_civil(year, month, one)
+            return from_civil(year, month, 1)
         case "quarter":
-            return from_civil(year, (month - 1) // 3 * 3 + 1, one)
+            return from_civil(year, (month - 1) // 3 * 3 + 1, 1)
         case "year":
             start = year
         case "decade":
-            start = np.where(year > 0, year // 10 * 10, -((8 - (year - 1)) // 10) * 10)
+            start = chosen(year > 0, year // 10 * 10, -((8 - (year - 1)) // 10) * 10)
         case "century":
-            start = np.where(
+            start = chosen(
                 year > 0, (year + 99) // 100 * 100 - 99, -((99 - (year - 1)) // 100) * 100 + 1
             )
         case _:
-            start = np.where(
+            start = chosen(
                 year > 0,
                 (year + 999) // 1000 * 1000 - 999,
                 -((999 - (year - 1)) // 1000) * 1000 + 1,
             )
-    return from_civil(start, one, one)
+    return from_civil(start, 1, 1)
 
 
 def truncated(unit: str, values: Any) -> Any:
     """Return timestamps truncated to the unit, one of `TRUNCATIONS`."""
     infinite = is_infinite(values)
-    safe = np.where(infinite, 0, values)
+    safe = chosen(infinite, 0, values)
     if unit in _CLOCK:
         out = safe // _CLOCK[unit] * _CLOCK[unit]
     else:
         out = _truncate_days(unit, safe // DAY) * DAY
-    return np.where(infinite, values, out)
+    return chosen(infinite, values, out)
 
 
 def truncation(name: str, type: SqlType) -> str:
@@ -159,6 +162,18 @@ def _date_trunc(types: Signature, name: str, a: pa.Array) -> Outcome:
     values = integers(a)
     out = truncated(unit, values)
     return faulty(types, out, nulls(a), (out < LEAST) & (values != LOWEST), TIMESTAMP_RANGE)
+
+
+def _one_truncated(types: Signature) -> Callable[..., Any]:
+    """Return date_trunc of single values."""
+
+    def one(name: str, value: int) -> int:
+        found: int = truncated(truncation(name, types.args[1]), value)
+        if found < LEAST and value != LOWEST:
+            raise Failure(TIMESTAMP_RANGE)
+        return found
+
+    return one
 
 
 def _trunc_error(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
@@ -210,7 +225,7 @@ _NOT_OF_DATE = OFFSET_FIELDS | {"microseconds", "milliseconds", "second", "minut
 
 
 def _bc(year: Any) -> Any:
-    return np.where(year > 0, year, year - 1)
+    return chosen(year > 0, year, year - 1)
 
 
 def _calendar_field(unit: str, days: Any) -> Any:
@@ -222,7 +237,6 @@ def _calendar_field(unit: str, days: Any) -> Any:
     if unit == "isodow":
         return (days + 3) % 7 + 1
     year, month, day = civil(days)
-    one = np.ones_like(year)
     match unit:
         case "day":
             return day
@@ -233,13 +247,13 @@ def _calendar_field(unit: str, days: Any) -> Any:
         case "year":
             return _bc(year)
         case "decade":
-            return np.where(year >= 0, year // 10, -((8 - (year - 1)) // 10))
+            return chosen(year >= 0, year // 10, -((8 - (year - 1)) // 10))
         case "century":
-            return np.where(year > 0, (year + 99) // 100, -((99 - (year - 1)) // 100))
+            return chosen(year > 0, (year + 99) // 100, -((99 - (year - 1)) // 100))
         case "millennium":
-            return np.where(year > 0, (year + 999) // 1000, -((999 - (year - 1)) // 1000))
+            return chosen(year > 0, (year + 999) // 1000, -((999 - (year - 1)) // 1000))
         case "doy":
-            return days - from_civil(year, one, one) + 1
+            return days - from_civil(year, 1, 1) + 1
         case _:
             return None
 
@@ -273,45 +287,50 @@ def _offset_field(unit: str, seconds: Any) -> Any:
             return seconds
 
 
+def _julian(micros: int) -> int:
+    """Return the Julian day of a time, with 20 digits after the point."""
+    return round(Fraction(micros, DAY) * 10**20 + 2_440_588 * 10**20)
+
+
 def _field_units(
-    types: Signature, unit: str, name: str, a: pa.Array, offsets: Any
+    types: Signature, unit: str, name: str, values: Any, offsets: Any
 ) -> tuple[Any, int, Any]:
-    """Return a field's values as integers, their scale, and which of them are infinite."""
+    """Return a field of times as integers, their scale, and which of them are infinite."""
     type = types.args[1]
-    values = integers(a)
+    never = values != values
     scale = {"second": 6, "milliseconds": 3, "epoch": 6}.get(unit, 0)
     if type.name in ("time", "timetz"):
         if unit == "epoch":
-            return values - offsets, 6, np.zeros(len(values), bool)
+            return values - offsets, 6, never
         if unit.startswith("timezone") and type.name == "timetz":
-            seconds = offsets // SECOND + np.zeros_like(values)
-            return _offset_field(unit, seconds), 0, np.zeros(len(values), bool)
+            return _offset_field(unit, offsets // SECOND + values * 0), 0, never
         field = _clock_field(unit, values)
         if field is None:
             raise _unknown_unit(name.lower(), type, known=unit in KNOWN_UNITS)
-        return field, scale, np.zeros(len(values), bool)
+        return field, scale, never
     if type.name == "date":
         if unit in _NOT_OF_DATE or unit not in KNOWN_UNITS:
             raise _unknown_unit(name.lower(), type, known=unit in KNOWN_UNITS)
         infinite = is_infinite_date(values)
-        days = np.where(infinite, 0, values)
+        days = chosen(infinite, 0, values)
         if unit == "epoch":
             return days * 86_400, 0, infinite
         if unit == "julian":
             return days + 2_440_588, 0, infinite
         return _calendar_field(unit, days), 0, infinite
     infinite = is_infinite(values)
-    safe = np.where(infinite, 0, values)
+    safe = chosen(infinite, 0, values)
     if unit == "epoch":
         return safe, 6, infinite
     if unit.startswith("timezone"):
         if type.name != "timestamptz":
             raise _unknown_unit(name.lower(), type, known=True)
-        return _offset_field(unit, offsets // SECOND + np.zeros_like(safe)), 0, infinite
+        return _offset_field(unit, offsets // SECOND + safe * 0), 0, infinite
     safe = safe + offsets
     if unit == "julian":
-        units = [round(Fraction(m, DAY) * 10**20 + 2_440_588 * 10**20) for m in safe.tolist()]
-        return np.array(units, dtype=object), 20, infinite
+        if isinstance(safe, int):
+            return _julian(safe), 20, infinite
+        return np.array([_julian(m) for m in safe.tolist()], dtype=object), 20, infinite
     field = _clock_field(unit, safe % DAY)
     if field is None:
         field = _calendar_field(unit, safe // DAY)
@@ -320,9 +339,7 @@ def _field_units(
     return field, scale, infinite
 
 
-def _field_of_interval(
-    types: Signature, unit: str, name: str, a: pa.Array, offsets: Any
-) -> tuple[Any, int, Any]:
+def _field_of_interval(types: Signature, unit: str, name: str, a: pa.Array) -> tuple[Any, int, Any]:
     months, days, micros = interval_fields(a)
 
     def whole(x: Any, by: int) -> Any:
@@ -365,8 +382,10 @@ def _field_of_interval(
 
 def _field(types: Signature, name: str, a: pa.Array, offsets: Any) -> tuple[Any, int, Any, Any]:
     unit = unit_of(name)
-    compute = _field_of_interval if types.args[1].name == "interval" else _field_units
-    values, scale, infinite = compute(types, unit, name, a, offsets)
+    if types.args[1].name == "interval":
+        values, scale, infinite = _field_of_interval(types, unit, name, a)
+    else:
+        values, scale, infinite = _field_units(types, unit, name, integers(a), offsets)
     mask = nulls(a)
     if mask is not None:
         infinite = infinite & ~mask
@@ -375,6 +394,7 @@ def _field(types: Signature, name: str, a: pa.Array, offsets: Any) -> tuple[Any,
     return values, scale, missing, failing
 
 
+_EXACT = Context(prec=60)
 INFINITE = data_error("0A000", "the numeric value Infinity is not supported")
 
 
@@ -404,6 +424,33 @@ def date_part(types: Signature, name: str, a: pa.Array, offsets: Any = 0) -> Out
     else:
         out = np.array([v / 10**scale for v in values.tolist()], dtype=np.float64)
     return pa.array(out, pa.float64(), mask=missing)
+
+
+def _one_field(types: Signature) -> Callable[..., Datum] | None:
+    """Return EXTRACT, or date_part, of single values."""
+    source, result = types.args[1], types.result
+    if source.name == "interval":
+        return None
+    target = result.scale or 0
+
+    def one(name: str, value: int) -> Datum:
+        unit = unit_of(name)
+        units, scale, is_infinite = _field_units(types, unit, name, value, 0)
+        if is_infinite:
+            if unit not in _UNBOUNDED:
+                return None
+            if result.name == "float8":
+                return math.inf if value > 0 else -math.inf
+            raise Failure(INFINITE)
+        if result.name == "float8":
+            return float(units / 10**scale)
+        if scale < target:
+            units *= 10 ** (target - scale)
+        else:
+            units //= 10 ** (scale - target)
+        return numeric_datum(_EXACT.scaleb(int(units), -target), result)
+
+    return one
 
 
 def extract_type(types: tuple[SqlType, ...], literals: Literals) -> SqlType:
@@ -508,7 +555,7 @@ for _t in STAMPS:
         "date_trunc",
         f"text {_t}",
         _t,
-        by_first(_date_trunc),
+        WithSingle(by_first(_date_trunc), _one_truncated),
         fallible=True,
         duckdb=_date_trunc_sql,
         spark=_date_trunc_sql,
@@ -521,7 +568,7 @@ for _t in ("timestamp", "timestamptz", "date", "time", "interval"):
         "extract",
         f"text {_t}",
         extract_type,
-        by_first(extract),
+        WithSingle(by_first(extract), _one_field),
         fallible=True,
         duckdb=_render,
         spark=_render,
@@ -530,7 +577,7 @@ for _t in ("timestamp", "timestamptz", "date", "time", "interval"):
         "date_part",
         f"text {_t}",
         "float8",
-        by_first(date_part),
+        WithSingle(by_first(date_part), _one_field),
         fallible=True,
         duckdb=_render,
         spark=_render,

@@ -23,8 +23,8 @@ from foreshore.expr.functions.function import (
     hidden,
     overload,
 )
-from foreshore.expr.functions.rows import DIVISION_BY_ZERO, fail, mapped
-from foreshore.types import arrow_type
+from foreshore.expr.functions.rows import DIVISION_BY_ZERO, WithSingle, fail, mapped
+from foreshore.types import FLOAT8, arrow_type
 
 OVERFLOW = data_error("22003", "value out of range: overflow")
 UNDERFLOW = data_error("22003", "value out of range: underflow")
@@ -224,7 +224,10 @@ def _power(x: float, y: float) -> float:
 
 
 def _rounding(compute: Callable[[Any], Any]) -> Kernel:
-    return lambda types, a: pa.array(compute(floats(a)), arrow_type(types.result))
+    return WithSingle(
+        lambda types, a: pa.array(compute(floats(a)), arrow_type(types.result)),
+        lambda types: (lambda value: float(compute(value))) if types.args == (FLOAT8,) else None,
+    )
 
 
 def _negate(types: Signature, a: pa.Array) -> Outcome:

@@ -6,13 +6,14 @@ except where PostgreSQL rounds: quotients and roots to about 16 significant digi
 """
 
 from collections.abc import Callable, Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from math import floor
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from foreshore.datum import numeric_datum
 from foreshore.digits import is_digits
 from foreshore.expr.functions.decimals import (
     OVERFLOW,
@@ -46,16 +47,18 @@ from foreshore.expr.functions.quotients import (
     rounded_result,
     with_errors,
 )
-from foreshore.expr.functions.rows import DIVISION_BY_ZERO, fail
+from foreshore.expr.functions.rows import DIVISION_BY_ZERO, Failure, WithSingle, fail
 from foreshore.expr.functions.spreads import SPREADS
 from foreshore.types import (
     MAX_PLANNED_SCALE,
     NUMERIC_DIGITS,
     UNCONSTRAINED_SCALE,
+    Datum,
     SqlType,
     numeric_of_scale,
 )
 
+_EXACT = Context(prec=NUMERIC_DIGITS)
 Types = tuple[SqlType, ...]
 
 
@@ -169,8 +172,25 @@ def _unary(compute: Callable[[Ints], Ints]) -> Kernel:
     return kernel
 
 
-def _to_digits(cut: Callable[[Ints, int], Ints]) -> Kernel:
+def _to_digits(cut: Callable[[Ints, int], Ints], rounding: str) -> Kernel:
     """Return the kernel of round(x, n) or trunc(x, n), or of the forms without n."""
+
+    def one(types: Signature) -> Callable[..., Datum]:
+        result = types.result
+        target = Decimal(1).scaleb(-scale_of(result))
+
+        def compute(text: str, digits: int = 0) -> Datum:
+            value = Decimal(text)
+            try:
+                if digits < scale_of(types.args[0]):
+                    unit = Decimal(1).scaleb(-max(digits, -NUMERIC_DIGITS))
+                    value = value.quantize(unit, rounding, _EXACT)
+                value = _EXACT.plus(_EXACT.quantize(value, target))  # no -0
+            except InvalidOperation:
+                raise Failure(OVERFLOW) from None
+            return numeric_datum(value, result)
+
+        return compute
 
     def kernel(types: Signature, a: pa.Array, b: pa.Array | None = None) -> Outcome:
         scale, values = scale_of(types.args[0]), unscaled(a)
@@ -185,7 +205,7 @@ def _to_digits(cut: Callable[[Ints, int], Ints]) -> Kernel:
             out[here] = wide(cut_at(values[here], scale, count, target, cut))
         return pack(out, valid, target)
 
-    return kernel
+    return WithSingle(kernel, one)
 
 
 def cut_at(
@@ -205,11 +225,16 @@ def _whole(compute: Callable[[Ints, int], Ints]) -> Kernel:
         scale, values = scale_of(types.args[0]), unscaled(a)
         return pack(compute(wide(values), 10**scale), valid_of(a), 0)
 
-    return kernel
+    def one(types: Signature) -> Callable[..., Datum]:
+        scale = scale_of(types.args[0])
+        unit = 10**scale
+        return lambda text: str(compute(int(_EXACT.scaleb(Decimal(text), scale)), unit))
+
+    return WithSingle(kernel, one)
 
 
 def _sign(values: Ints, unit: int) -> Ints:
-    return np.where(values > 0, 1, np.where(values < 0, -1, 0))
+    return (values > 0) * 1 - (values < 0) * 1
 
 
 # --- roots, logarithms, powers: row by row, in wide decimals ----------------------------------
@@ -424,10 +449,10 @@ declare(
     duckdb=lambda d, t, a: f"abs({a[0]})",
     spark=lambda d, t, a: f"abs({a[0]})",
 )
-declare("round", "numeric", whole, _to_digits(divide_half_up), fallible=True)
-declare("round", "numeric int4", rounded, _to_digits(divide_half_up), fallible=True)
-declare("trunc", "numeric", whole, _to_digits(truncate_divide), fallible=True)
-declare("trunc", "numeric int4", rounded, _to_digits(truncate_divide), fallible=True)
+declare("round", "numeric", whole, _to_digits(divide_half_up, ROUND_HALF_UP), fallible=True)
+declare("round", "numeric int4", rounded, _to_digits(divide_half_up, ROUND_HALF_UP), fallible=True)
+declare("trunc", "numeric", whole, _to_digits(truncate_divide, ROUND_DOWN), fallible=True)
+declare("trunc", "numeric int4", rounded, _to_digits(truncate_divide, ROUND_DOWN), fallible=True)
 declare("ceil ceiling", "numeric", whole, _whole(lambda v, unit: -((-v) // unit)), fallible=True)
 declare("floor", "numeric", whole, _whole(lambda v, unit: v // unit), fallible=True)
 declare("sign", "numeric", whole, _whole(_sign))

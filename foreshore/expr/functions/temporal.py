@@ -1,7 +1,8 @@
 """Dates and times as integers in NumPy: calendars over whole columns.
 
 Values are days since 1970 and microseconds, in the proleptic Gregorian calendar. The infinities are
-the extremes of the integers and stay unchanged in all computations.
+the extremes of the integers and stay unchanged in all computations. Calendars take single integers
+too, of which a column would take longer.
 """
 
 import re
@@ -67,6 +68,13 @@ def column(values: Ints, arrow: pa.DataType, mask: Any = None) -> pa.Array:
     return pa.array(values.astype(np.int64), pa.int64(), mask=mask).view(arrow)
 
 
+def chosen(test: Any, one: Ints, other: Ints) -> Ints:
+    """Return `one` where the test holds, else `other`: of columns, or of integers."""
+    if isinstance(test, np.ndarray):
+        return np.where(test, one, other)
+    return one if test else other
+
+
 def is_infinite(values: Ints) -> Any:
     """Return which timestamps are infinite."""
     return (values == LOWEST) | (values == HIGHEST)
@@ -86,7 +94,7 @@ def civil(days: Ints) -> tuple[Ints, Ints, Ints]:
     doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
     month = (5 * doy + 2) // 153
     day = doy - (153 * month + 2) // 5 + 1
-    month = np.where(month < 10, month + 3, month - 9)
+    month = chosen(month < 10, month + 3, month - 9)
     return yoe + era * 400 + (month <= 2), month, day
 
 
@@ -95,7 +103,7 @@ def from_civil(year: Ints, month: Ints, day: Ints) -> Ints:
     year = year - (month <= 2)
     era = year // 400
     yoe = year - era * 400
-    doy = (153 * np.where(month > 2, month - 3, month + 9) + 2) // 5 + day - 1
+    doy = (153 * chosen(month > 2, month - 3, month + 9) + 2) // 5 + day - 1
     return era * 146_097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719_468
 
 
@@ -139,8 +147,7 @@ def iso_week(days: Ints) -> tuple[Ints, Ints]:
     """Return the ISO years and weeks."""
     monday = days - (days + 3) % 7
     year, _, _ = civil(monday + 3)
-    one = np.ones_like(year)
-    first = from_civil(year, one, one * 4)
+    first = from_civil(year, 1, 4)
     first = first - (first + 3) % 7
     return year, (monday - first) // 7 + 1
 
