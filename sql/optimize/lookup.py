@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 
 from foreshore.expr.columns import type_of
+from foreshore.expr.functions.whole_numbers import BITS, whole_number
 from foreshore.expr.ir import (
     And,
     Arguments,
@@ -37,12 +38,15 @@ from foreshore.expr.ir import (
 from foreshore.expr.keys import Constant, Elements, Key
 from foreshore.sql.optimize.build import project
 from foreshore.sql.optimize.scalars import MAX_NODES, conjuncts, size_of, substitute
-from foreshore.types import BOOL, SqlType
+from foreshore.types import BOOL, Datum, SqlType
 
 MAX_KEYS = 1000  # that combine the values of several predicates
 
-RANGES = {"int2": 15, "int4": 31, "int8": 63}
+RANGES = BITS
 TEXTS = ("text", "varchar", "name")
+_EXACT_CASTS = frozenset(
+    [f"cast({each},numeric)" for each in RANGES] + ["cast(int2,float8)", "cast(int4,float8)"]
+)
 
 _WIDE = Context(prec=200)
 
@@ -281,8 +285,8 @@ def is_part(scalar: Scalar, part: Scalar) -> bool:
     """Return whether `scalar` is `part`, perhaps below casts that preserve equality."""
     while scalar != part:
         match scalar:
-            case Call(function=function, args=(inner,)) if is_widening(function) or (
-                function in ("cast(int2,numeric)", "cast(int4,numeric)", "cast(int8,numeric)")
+            case Call(function=function, args=(inner,)) if (
+                is_widening(function) or function in _EXACT_CASTS
             ):
                 scalar = inner
             case _:
@@ -338,6 +342,8 @@ def _of_type(value: Constant, type: SqlType) -> Constant | None:
     """Return what equals `value` among values of `type`; None if they cannot be compared."""
     if isinstance(value, Literal) and value.type != type:
         return _literal_of_type(value, type)
+    if value.type.name in ("numeric", "float8") and type.name in RANGES:
+        return Once(Call(f"whole({value.type.name},{type.name})", (value,), type), type)
     return value if is_comparable(value.type, type) else None
 
 
@@ -350,7 +356,7 @@ def _literal_of_type(value: Literal, type: SqlType) -> Literal | None:
             bits = RANGES[type.name]
             fits = -(2**bits) <= value.value < 2**bits
             return Literal(value.value, type) if fits else nothing
-        case "numeric", ("int2" | "int4" | "int8"):
+        case (("numeric" | "float8"), ("int2" | "int4" | "int8")):
             return _whole(value.value, type)
         case "numeric", "numeric":
             return _rescaled(value.value, type)
@@ -358,13 +364,8 @@ def _literal_of_type(value: Literal, type: SqlType) -> Literal | None:
             return Literal(value.value, type) if is_comparable(value.type, type) else None
 
 
-def _whole(text: str, type: SqlType) -> Literal:
-    number = Decimal(text)
-    bits = RANGES[type.name]
-    if not number.is_finite() or number != number.to_integral_value():
-        return Literal(None, type)
-    fits = -(2**bits) <= number < 2**bits
-    return Literal(int(number) if fits else None, type)
+def _whole(number: Datum, type: SqlType) -> Literal:
+    return Literal(whole_number(number, type.name), type)
 
 
 def _rescaled(text: str, type: SqlType) -> Literal:

@@ -6,11 +6,11 @@
 A predicate that may fail for a row stays where it is. A `Once` fails for no row, so its predicate
 is pushed down, and it is a key of look-ups and an end of ranges as an argument is. Its error is the
 statement's, whatever rows there are: PostgreSQL computes such constants when it plans, or when it
-begins to scan an index. Conditions without columns that have to hold for the comparison to matter
-guard it: unless they do, it is NULL.
+begins to scan an index. Conditions without columns that stand before it, and have to hold for the
+comparison to matter, guard it: unless they do, it is NULL.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -25,11 +25,14 @@ from foreshore.expr.ir import (
     Column,
     Exists,
     Filter,
+    Join,
     JoinOn,
     Literal,
+    Map,
     Once,
     Or,
     OuterColumn,
+    Project,
     Relation,
     Scalar,
     ScalarSubquery,
@@ -45,24 +48,22 @@ from foreshore.expr.traversal import (
 )
 from foreshore.sql.optimize.key_steps import may_change_while_waiting
 from foreshore.sql.optimize.lookup import without_widening
-from foreshore.sql.optimize.scalars import conjunction, conjuncts
+from foreshore.sql.optimize.scalars import conjunction, conjuncts, substitute
 from foreshore.types import BOOL
 
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "eq_any", "ne_all"))
-_OF_ROWS = (Column, OuterColumn, Exists, ScalarSubquery, AnySubquery)
+_SUBQUERIES = (Exists, ScalarSubquery, AnySubquery)
+_OF_ROWS = (Column, OuterColumn, *_SUBQUERIES)
 
 
 def mark_once(relation: Relation, guards: tuple[Scalar, ...] = ()) -> Relation:
-    """Return a bound relation with its constants marked, each guarded by conditions above it."""
+    """Return a bound relation with its constants marked; `guards` are of a subquery's outside."""
     match relation:
         case Filter(input=input, predicates=predicates):
-            guards = tuple(dict.fromkeys((*guards, *_guards_in(relation))))
-            marked = [_marked(each, guards) for each in conjuncts(predicates)]
-            relation = Filter(input, tuple(marked))
+            relation = Filter(input, tuple(_in_order(conjuncts(predicates), guards)))
         case JoinOn(on=on) if parts := conjuncts((on,)):
-            own = (*guards, *filter(_is_constant, parts))
-            marked = [_marked(each, own) for each in parts]
-            relation = msgspec.structs.replace(relation, on=conjunction(marked))
+            marked = conjunction(_in_order(parts, guards))
+            relation = msgspec.structs.replace(relation, on=marked)
         case _:
             relation = with_scalars(relation, lambda scalar: _within(scalar, guards))
     inputs = inputs_of(relation)
@@ -71,27 +72,74 @@ def mark_once(relation: Relation, guards: tuple[Scalar, ...] = ()) -> Relation:
     return with_inputs(relation, below) if changed else relation
 
 
-def _guards_in(relation: Relation) -> Iterator[Scalar]:
-    """Yield the conditions without columns of a Filter, and of those right below it."""
-    while isinstance(relation, Filter):
-        yield from filter(_is_constant, conjuncts(relation.predicates))
-        relation = relation.input
+def _in_order(predicates: Sequence[Scalar], guards: tuple[Scalar, ...]) -> list[Scalar]:
+    """Return predicates marked, each guarded by the constants before it, as PostgreSQL does.
+
+    Subqueries are guarded by all of them, as they are computed when rows are wanted.
+    """
+    every = (*guards, *filter(_is_constant, predicates))
+    marked = []
+    for each in predicates:
+        marked.append(_marked(each, every if _has_subquery(each) else guards))
+        if _is_constant(each):
+            guards = (*guards, each)
+    return marked
+
+
+def _has_subquery(scalar: Scalar) -> bool:
+    return any(isinstance(each, _SUBQUERIES) for each in walk_scalars(scalar))
 
 
 def _marked(predicate: Scalar, guards: tuple[Scalar, ...]) -> Scalar:
     match predicate:
         case And(args=args):
-            guards = (*guards, *filter(_is_constant, args))
-            return And(tuple([_marked(each, guards) for each in args]))
+            return And(tuple(_in_order(args, guards)))
         case Or(args=args):
-            decided = [each for each in args if _is_constant(each)]
-            guards = (*guards, *[Call("is_not_true", (each,), BOOL) for each in decided])
-            return Or(tuple([_marked(each, guards) for each in args]))
+            marked = []
+            for each in args:
+                marked.append(_marked(each, guards))
+                if _is_constant(each):
+                    guards = (*guards, Call("is_not_true", (each,), BOOL))
+            return Or(tuple(marked))
+        case Call(function="not", args=(arg,)):
+            return with_operands(predicate, (_marked(arg, guards),))
         case Call(function=function, args=sides) if function in _COMPARISONS:
+            sides = tuple(map(_inlined, sides))
             if len({_is_constant(each) for each in sides}) == 2:
                 sides = tuple([_once(each, guards) for each in sides])
                 return _within(with_operands(predicate, sides), guards)
     return _within(predicate, guards)
+
+
+def _inlined(scalar: Scalar) -> Scalar:
+    """Return a scalar with the values of `(SELECT ...)` without tables in place of these."""
+    if isinstance(scalar, ScalarSubquery):
+        row = _constant_row(scalar.relation)
+        if row is None or not _is_constant(row[0]) or any(map(_changes, walk_scalars(row[0]))):
+            return scalar
+        return row[0]
+    operands = operands_of(scalar)
+    inlined = tuple(map(_inlined, operands))
+    changed = any(a is not b for a, b in zip(operands, inlined, strict=True))
+    return with_operands(scalar, inlined) if changed else scalar
+
+
+def _constant_row(relation: Relation) -> list[Scalar] | None:
+    """Return the only row of a relation that reads nothing; None of any other."""
+    match relation:
+        case Join(inputs=()):
+            return []
+        case Map(input=input, scalars=scalars):
+            row = _constant_row(input)
+            if row is not None:
+                for scalar in scalars:
+                    row.append(substitute(scalar, row))
+            return row
+        case Project(input=input, outputs=outputs):
+            row = _constant_row(input)
+            return None if row is None else [row[i] for i in outputs]
+        case _:
+            return None
 
 
 def _within(scalar: Scalar, guards: tuple[Scalar, ...]) -> Scalar:

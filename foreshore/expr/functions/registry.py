@@ -53,6 +53,7 @@ _FAMILIES = (
     "number",
     "number_casts",
     "number_sums",
+    "whole_numbers",
     "text",
     "intervals",
     "datetime",

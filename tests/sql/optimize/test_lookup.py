@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore.expr.columns import columns_of
+from foreshore.expr.functions.whole_numbers import whole_number
 from foreshore.expr.ir import (
     And,
     Call,
@@ -16,6 +17,7 @@ from foreshore.expr.ir import (
     Get,
     Literal,
     Map,
+    Once,
     Or,
     Parameter,
     Project,
@@ -27,7 +29,18 @@ from foreshore.expr.keys import Elements
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.lookup import Lookup, literal_lookup
 from foreshore.sql.optimize.pipeline import optimize
-from foreshore.types import BOOL, INT4, INT8, TEXT, VARCHAR, ColumnType, array_of, numeric
+from foreshore.types import (
+    BOOL,
+    FLOAT8,
+    INT4,
+    INT8,
+    TEXT,
+    VARCHAR,
+    ColumnType,
+    Datum,
+    array_of,
+    numeric,
+)
 from tests.effort import examples
 from tests.model import Rows, evaluate
 from tests.relations import TABLES, fallible, rows_of
@@ -99,6 +112,41 @@ def test_whole_number_is_looked_up_by_integer() -> None:
     for text, value in (("5.0", 5), ("5.5", None), ("99999999999", None)):
         test = eq(number, Literal(text, numeric(12, 1)))
         assert found(Filter(T, (test,)), A).keys == ((four(value),),)
+
+
+def test_argument_is_looked_up_as_the_integer_that_it_equals() -> None:
+    decimal, double = Parameter(1, numeric(38, 20)), Parameter(1, FLOAT8)
+    wide, other = Column(0, INT8), Get(GlobalId("u8"), (ColumnType(INT8),))
+    for cast, key, value, name in (
+        ("cast(int4,numeric)", A, decimal, "whole(numeric,int4)"),
+        ("cast(int8,numeric)", wide, decimal, "whole(numeric,int8)"),
+        ("cast(int4,float8)", A, double, "whole(float8,int4)"),
+    ):
+        test = eq(Call(cast, (key,), value.type), value)
+        once = Once(Call(name, (value,), key.type), key.type)
+        assert found(Filter(T if key == A else other, (test,)), key).keys == ((once,),)
+    several = eq(Call("cast(int8,float8)", (wide,), FLOAT8), double)  # equal the same float
+    assert literal_lookup(Filter(other, (several,)), (wide,)) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "type", "whole"),
+    [
+        (5.0, "int4", 5),
+        ("5.00", "int2", 5),
+        ("-32768", "int2", -32768),
+        ("32768", "int2", None),
+        (-0.0, "int4", 0),
+        (0.5, "int4", None),
+        (float("nan"), "int4", None),
+        (float("inf"), "int4", None),
+        ("NaN", "int8", None),
+        ("9223372036854775807.0", "int8", 2**63 - 1),
+        (2.0**31, "int4", None),
+    ],
+)
+def test_number_equals_one_integer_or_none(number: Datum, type: str, whole: int | None) -> None:
+    assert whole_number(number, type) == whole
 
 
 def test_number_of_more_digits_than_key_is_looked_up_by_nothing() -> None:
