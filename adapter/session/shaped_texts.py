@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from foreshore.adapter.plans.prepared import Prepared
 from foreshore.errors import AdminShutdown, DatabaseError, QueryCanceled
 from foreshore.expr.evaluate import folding_little
-from foreshore.sql.bind.literals import LiteralDecides, LiteralParameters
+from foreshore.sql.bind.literals import LiteralParameters
+from foreshore.sql.bind.planning import LiteralDecides
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.parse.shapes import (
     Shape,

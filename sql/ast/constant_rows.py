@@ -63,6 +63,10 @@ class ConstantRows:
                 row = []
 
 
+# In the place of the rest of a list for which there is one parameter (`sql/parse/shapes.py`).
+OF_PARAMETER = ConstantRows("", 0, 0, 1)
+
+
 def integers(texts: list[str]) -> list[int] | None:
     """Return constants as integers; None if one is no int4 or might be none."""
     try:

@@ -8,7 +8,7 @@ is no text of this plan.
     SELECT * FROM t WHERE big = 5 AND day = 'x'     $3: $1 as int8; $4: $2 as date
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,17 +19,13 @@ from foreshore.expr.ir import Literal, Parameter, Scalar
 from foreshore.number_text import INTEGERS
 from foreshore.sql.bind.binding import BINDING
 from foreshore.sql.bind.coerce import coerce, literal_of_number, number
-from foreshore.sql.bind.planning import ParameterTypes, Planning
+from foreshore.sql.bind.planning import LiteralDecides, ParameterTypes, Planning
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.parse.shapes import Taken, Value
 from foreshore.sql.rewrite.session_zone import SessionZone
-from foreshore.types import REG_NAMES, TEXT, UNKNOWN, Datum, SqlType
+from foreshore.types import REG_NAMES, TEXT, UNKNOWN, Datum, SqlType, array_of
 
 MOST_OIDS = 1 << 32
-
-
-class LiteralDecides(Exception):
-    """No parameter can stand for a literal, as its value decides what the text means."""
 
 
 class Reading(NamedTuple):
@@ -39,7 +35,14 @@ class Reading(NamedTuple):
     source: SqlType
     target: SqlType
     context: Context
-    type: SqlType  # of the result
+    type: SqlType  # of the result, or of each value of a list
+    is_list: bool = False  # whether the values of a long list are read
+
+    def read_all(self, values: Sequence[Datum], zone: str) -> tuple[Datum, ...]:
+        """Return the distinct values of a list; raises as `read` does."""
+        if self.source == self.type:
+            return tuple(dict.fromkeys(values))
+        return tuple(dict.fromkeys([self.read(each, zone) for each in values]))
 
     def read(self, value: Datum, zone: str) -> Datum:
         """Return the argument; raises LiteralDecides or a DatabaseError if it is another plan's."""
@@ -97,7 +100,11 @@ class Readings(NamedTuple):
                     value = literal.value
                 args.append(value)
             for reading in self.readings:
-                args.append(reading.read(args[reading.number - 1], zone))
+                if reading.is_list:
+                    items = values[self.taken[reading.number - 1].literal]
+                    args.append(reading.read_all(items, zone))  # type: ignore[arg-type]
+                else:
+                    args.append(reading.read(args[reading.number - 1], zone))
         except (LiteralDecides, DatabaseError):
             return None
         return args
@@ -108,8 +115,9 @@ class LiteralParameters(ParameterTypes):
 
     def __init__(self, taken: Sequence[Taken], values: list[Value]) -> None:
         self._taken = taken
+        self._values = values
         self._samples = [_sample(each, values) for each in taken]
-        self._readings: dict[tuple[int, SqlType, Context], tuple[Reading, Parameter]] = {}
+        self._readings: dict[Hashable, tuple[Reading, Parameter]] = {}
         super().__init__([each.type for each in self._samples])
 
     def use(self, number: int, at: int) -> Parameter:
@@ -139,12 +147,36 @@ class LiteralParameters(ParameterTypes):
         found = _constant(coerced)
         if found is None or (_is_name(found.type) and not _is_oid(sample.value)):
             raise LiteralDecides
+        return self._add(
+            place, Reading(parameter.number, sample.type, target, context, found.type), found
+        )
+
+    def _add(self, place: Hashable, reading: Reading, found: Literal) -> Parameter:
         self._samples.append(found)
         self._types.append(found.type)
         read = Parameter(len(self._samples), found.type, nullable=False)
-        reading = Reading(parameter.number, sample.type, target, context, found.type)
         self._readings[place] = reading, read
         return read
+
+    def list_of(self, planning: Planning, parameter: Parameter) -> Parameter:
+        """Return the parameter of all values of the long list that a parameter is the first of."""
+        number, type = parameter.number, parameter.type
+        if number > len(self._taken):
+            readings = [reading for reading, read in self._readings.values() if read == parameter]
+            reading = readings[0]._replace(is_list=True)
+        else:
+            reading = Reading(number, type, type, "implicit", type, is_list=True)
+        known = self._readings.get(reading)
+        if known is not None:
+            return known[1]
+        values = self._values[self._taken[reading.number - 1].literal]
+        if not isinstance(values, tuple):
+            raise LiteralDecides
+        try:
+            found = reading.read_all(values, planning.zone.name)
+        except DatabaseError:
+            raise LiteralDecides from None
+        return self._add(reading, reading, Literal(found, array_of(type)))
 
     def resolved(self) -> tuple[SqlType, ...]:
         """Return the types; a string that is used as another parameter only is a text."""

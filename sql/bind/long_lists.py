@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from foreshore.expr.columns import type_of
 from foreshore.expr.constant_lists import is_compared_by_bytes
 from foreshore.expr.equality import is_plain
-from foreshore.expr.ir import Call, Literal, Or, Scalar
+from foreshore.expr.ir import Call, Literal, Or, Parameter, Scalar
 from foreshore.sql import ast
-from foreshore.sql.ast.constant_rows import ConstantRows
+from foreshore.sql.ast.constant_rows import OF_PARAMETER, ConstantRows
 from foreshore.sql.bind.argument_rows import are_compared_as_they_are, in_arguments
 from foreshore.sql.bind.coerce import to_common
 from foreshore.sql.bind.constant_rows import column_values, fits
+from foreshore.sql.bind.planning import LiteralDecides
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_values import RowValue
 from foreshore.types import BOOL, array_of
@@ -85,6 +86,8 @@ def in_long_list(
 ) -> Scalar | None:
     """Return IN of a long list bound by column; None if it has to be bound item by item."""
     (first,) = expr.items
+    if more is OF_PARAMETER:
+        return _in_parameter(binder, expr, left)
     if more.has_parameters:
         return _in_arguments(binder, expr, left, more)
     if isinstance(left, RowValue):
@@ -108,6 +111,19 @@ def in_long_list(
     if rest is None:
         return None
     return over_array(test, [test.args[-1], *(Literal(value, type) for value in rest)])
+
+
+def _in_parameter(binder: "Binder", expr: ast.InList, left: Scalar | RowValue) -> Scalar:
+    """Return IN of a list for which there is one parameter; raises LiteralDecides."""
+    (first,) = expr.items
+    operator, offsets = "<>" if expr.negated else "=", (expr.at, at_of(expr.arg), at_of(first))
+    test = binder.operate(operator, left, binder.bind(first), *offsets)
+    if isinstance(test, Call) and test.function in _WHOLE:
+        value, item = test.args
+        if isinstance(item, Parameter) and type_of(value) == item.type and is_plain(item.type):
+            items = binder.planning.parameters.list_of(binder.planning, item)
+            return Call(_WHOLE[test.function], (value, items), BOOL)
+    raise LiteralDecides
 
 
 def _in_rows(binder: "Binder", expr: ast.InList, first: ast.Row, more: ConstantRows) -> Scalar:

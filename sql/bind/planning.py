@@ -38,6 +38,10 @@ MAX_PARAMETERS = 65535
 _NUMERICS = (NUMBER, NUMERIC)  # a parameter that is one is cast to the other
 
 
+class LiteralDecides(Exception):
+    """No parameter can stand for a literal, as its value decides what the text means."""
+
+
 class ParameterTypes:
     """The types of a statement's parameters: declared, or inferred from their use.
 
@@ -100,6 +104,10 @@ class ParameterTypes:
     ) -> Parameter | None:
         """Return the parameter that has the value as a `target`; None if a call converts it."""
         return None
+
+    def list_of(self, planning: "Planning", parameter: Parameter) -> Parameter:
+        """Return the list that a parameter is the first value of; raises LiteralDecides."""
+        raise LiteralDecides
 
     def known(self, number: int) -> SqlType:
         """Return the type of `$number`, unknown if not yet inferred."""

@@ -132,7 +132,7 @@ def bind_in_list(binder: "Binder", expr: ast.InList) -> Scalar:
     left = binder.bind_value(expr.arg)
     left_at = at_of(expr.arg)
     operator, row = "<>" if expr.negated else "=", built_row(expr.arg, left)
-    if expr.more and (long := in_long_list(binder, expr, left, expr.more)) is not None:
+    if expr.more is not None and (long := in_long_list(binder, expr, left, expr.more)) is not None:
         return long
     values = [(binder.bind_value(item), at_of(item)) for item in expr.whole]
     if not isinstance(left, RowValue):

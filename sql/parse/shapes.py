@@ -5,7 +5,8 @@ shape does. A mark tells the class of its literal, which decides how it is bound
 
     SELECT b + 1.50 FROM t WHERE k = 'x'      SELECT b + $2 FROM t WHERE k = $s
 
-`$i` is an int4, `$l` an int8, `$2` a number with two digits after the point, `$s` a string. A
+`$i` is an int4, `$l` an int8, `$2` a number with two digits after the point, `$s` a string; a long
+list of int4 or of strings is one literal, `$i*` or `$s*`, however long it is (`long_lists.py`). A
 number that its sign makes one of another class, and what is no plain literal, stays as written. So
 texts of one shape have the same syntax tree but for these values: `with_parameters` puts parameters
 in their places. What else has to hold for a plan to be good for all of them is told by
@@ -20,6 +21,8 @@ import msgspec
 
 from foreshore.errors import DatabaseError
 from foreshore.sql import ast
+from foreshore.sql.ast.constant_rows import OF_PARAMETER, ConstantRows, integers, unquoted
+from foreshore.sql.parse.long_lists import FEWEST, Lists, take_out
 from foreshore.sql.parse.parse import Statement
 from foreshore.sql.parse.string_constants import decode_escapes
 
@@ -27,7 +30,9 @@ LONGEST = 16_384  # characters of a text
 LONGEST_KEY = 4096
 MOST_VALUES = 256
 
-Value: TypeAlias = int | str  # of a number with a point its digits, of a string what is in it
+# Of a number with a point its digits, of a string what is in it; of a long list all its values.
+One: TypeAlias = int | str
+Value: TypeAlias = One | tuple[One, ...]
 
 # A quoted name, a string, one with escapes from its quote on, or digits; or a quote or `$` that
 # begins none of them. That it begins with one set makes the search for it fast.
@@ -71,6 +76,10 @@ def shape_of(text: str, start: int = 0, end: int | None = None) -> Shape | None:
     done = start
     has_comments = text.find("--", start, end) >= 0 or text.find("/*", start, end) >= 0
     matches = _with_comments(text, start, end) if has_comments else None
+    lists: Lists = {}
+    if not has_comments and text.count(",", start, end) >= FEWEST - 1:
+        short, lists = take_out(text, start, end)
+        text = text[:start] + short + text[end:]
     for found in _LITERAL.finditer(text, start, end) if matches is None else matches:
         literal, at = found[0], found.start()
         first = literal[0]
@@ -118,11 +127,30 @@ def shape_of(text: str, start: int = 0, end: int | None = None) -> Shape | None:
         parts += (text[done:at], mark)
         starts.append(at)
         done = found.end()
-    if len(values) > MOST_VALUES:
+        if lists and (rest := lists.pop(at, None)) is not None:
+            more = _rest_of(rest, mark)
+            if more is None:
+                return None
+            values[-1] = (_first(values[-1]), *more)
+            parts.append("*")
+            done = rest.end
+    if len(values) > MOST_VALUES or lists:
         return None
     parts.append(text[done:end])
     key = "".join(parts)
     return Shape(key, values, starts) if len(key) <= LONGEST_KEY else None
+
+
+def _rest_of(rest: ConstantRows, mark: str) -> Sequence[int | str] | None:
+    """Return the values of a long list but for the first, which has a mark; None: none for all."""
+    if rest.width > 1:
+        return None
+    (texts,) = rest.columns
+    if mark == "$i":
+        return integers(texts)
+    if mark == "$s" and all(text[0] == "'" for text in texts):
+        return list(map(unquoted, texts))
+    return None
 
 
 def _with_comments(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
@@ -153,18 +181,25 @@ def only_statement(text: str) -> tuple[int, int]:
 
 
 class Taken(NamedTuple):
-    """A literal in whose place there is a parameter: which one of the text, and how it is read."""
+    """A literal in whose place there is a parameter: which one of the text, and how it is read.
+
+    The parameter of a long list is its first value; see `LiteralParameters.list_of`.
+    """
 
     literal: int
     is_string: bool
     is_negative: bool = False
 
-    def of(self, values: list[Value]) -> Value:
+    def of(self, values: Sequence[Value]) -> One:
         """Return the value of a text: its number with the sign."""
-        value = values[self.literal]
+        value = _first(values[self.literal])
         if not self.is_negative:
             return value
         return -value if isinstance(value, int) else f"-{value}"
+
+
+def _first(value: Value) -> One:
+    return value[0] if isinstance(value, tuple) else value
 
 
 def places_of(syntax: Statement, shape: Shape) -> dict[int, Taken]:
@@ -179,14 +214,14 @@ def places_of(syntax: Statement, shape: Shape) -> dict[int, Taken]:
     for node in _constants(syntax.ast):
         if isinstance(node, ast.String):
             number = by_start.get(node.at)
-            if number is not None and node.value == shape.values[number]:
+            if number is not None and node.value == _first(shape.values[number]):
                 found[node.at] = Taken(number, is_string=True)
             continue
         before = _BEFORE_NUMBER.match(syntax.whole, node.at)
         number = by_start.get(node.at if before is None else before.end())
         if number is None or not isinstance(node, ast.Number):
             continue
-        value, digits = shape.values[number], node.text.removeprefix("-")
+        value, digits = _first(shape.values[number]), node.text.lstrip("+-")
         if digits == value or (digits.isdigit() and int(digits) == value):
             found[node.at] = Taken(number, False, node.text[0] == "-")
     return found
@@ -219,7 +254,9 @@ _COLUMN_NUMBERS = {
 
 
 def _names_columns(tree: ast.Syntax, name: str) -> bool:
-    """Whether a constant in a field of a node is the number of a column."""
+    """Whether a constant in a field of a node is the number of a column, or a part of VALUES."""
+    if isinstance(tree, ast.Values) and tree.more is not None:
+        return name == "rows"
     if isinstance(tree, ast.Select):
         return name in ("group_by", "distinct")
     return _COLUMN_NUMBERS.get(type(tree)) == name
@@ -254,6 +291,8 @@ def with_parameters(tree: Any, places: Mapping[int, Taken], chosen: Sequence[Tak
             for name in node.__struct_fields__
             if isinstance(getattr(node, name), tuple | list | ast.Syntax)
         }
+        if isinstance(node, ast.InList) and node.more is not None and fields["items"] != node.items:
+            fields["more"] = OF_PARAMETER
         return msgspec.structs.replace(node, **fields)
 
     return replaced(tree)

@@ -121,7 +121,8 @@ CONDITIONS = """b|k = <key>|k < <int>|n = <dec>|n > <dec>|f <= <dec>|big = <str>
     |t LIKE <str>|t NOT LIKE <str>|k IN (<key>, <key>, <int>)|t IN (<str>, <str>)|k NOT IN (<key>)|k BETWEEN <key> AND <int>
     |k = ANY (ARRAY[<key>, <key>])|k = ANY (<keys>)|(k, n) = (<key>, <dec>)|k IS DISTINCT FROM <key>|d = <moment>|t ~ <str>
     |EXISTS (SELECT 1 FROM shaped s WHERE s.k = shaped.k + <key>)|1 = <key>|k > <dec>|big = <int>|small = <int>|f > <int>
-    |k + <key> = <int>|coalesce(b, <str>)|d + <key> > <day>|length(t) = <key>|NOT k = <key>|n = <str>|TRUE""".split(
+    |k IN (<list>)|k NOT IN (<list>)|big IN (<list>)|small IN (<list>)|n IN (<list>)|f IN (<list>)|t IN (<words>)|v IN (<words>)
+    |d IN (<words>)|k IN (<words>)|(k, small) IN (<pairs>)|k + <key> = <int>|coalesce(b, <str>)|d + <key> > <day>|length(t) = <key>|NOT k = <key>|n = <str>|TRUE""".split(
     "|"
 )
 QUERIES = (
@@ -132,7 +133,7 @@ QUERIES = (
     "SELECT k FROM shaped ORDER BY {0}, k LIMIT <key>",
     "SELECT k, {0} FROM shaped ORDER BY <place>, 1 LIMIT <key> OFFSET <key>",
     "SELECT {0}, count(*) FROM shaped GROUP BY {0} ORDER BY 2, 1",
-    "SELECT {0}, k FROM shaped GROUP BY k, <place>",
+    "SELECT {0}, k FROM shaped GROUP BY k, <place> ORDER BY k",
     "SELECT DISTINCT {0} FROM shaped ORDER BY 1",
     "SELECT count(*), sum(k), string_agg(t, <str> ORDER BY k) FROM shaped WHERE {2}",
     "SELECT {0} FROM shaped WHERE k = <key> UNION ALL SELECT {0} FROM shaped WHERE k = <key> ORDER BY 1",
@@ -166,6 +167,9 @@ FILLS: dict[str, tuple[str, ...]] = {
     "field": ("'day'", "'year'", "'epoch'", "'x'"),
     "json": ("""'{"a": 1}'""", "'[1, 2]'", "'x'"),
     "moment": ("'today'", "'2020-02-29'", "'tomorrow'", "'infinity'"),
+    "list": (*[", ".join(map(str, range(n))) for n in (33, 40, 64)], ",".join(35 * ["7"]), ", ".join(map(str, range(-20, 20))), ", ".join(["3000000000", *map(str, range(40))])),
+    "words": (*[", ".join(f"'{i}'" for i in range(n)) for n in (33, 50)], ", ".join(40 * ["'it''s'", "'ab'"]), ", ".join(40 * ["'2020-02-29'"])),
+    "pairs": (", ".join(f"({i}, {i})" for i in range(40)),),
     "zone": ("'UTC'", "'Europe/Berlin'", "'x'"),
 }  # fmt: skip
 ROWS = """INSERT INTO shaped (k, small, big, t, c, v, n, d, b, f, s) VALUES
@@ -413,6 +417,9 @@ async def test_hits_and_misses_are_counted_with_their_reasons(own_env: TestEnvir
         "new value of a literal that decides the plan": 2,
         "shape": 1,
     }
+    by_keys = "SELECT k FROM counted WHERE k IN ({})"
+    lists = [", ".join(map(str, range(1000, 1000 + n))) for n in (50, 51, 99, 300)]
+    assert await rise(*map(by_keys.format, lists)) == {"new shape": 2, "shape": 2}
     by_day = "SELECT k FROM counted WHERE k = 1 AND d = '{}'"
     days = ("2020-01-01", "2020-01-02", "today", "2020-01-03")
     assert await rise(*map(by_day.format, days)) == {
