@@ -44,7 +44,7 @@ class Star(Syntax):
 
 
 class Number(Syntax):
-    """A number as written, with a sign if it was folded in."""
+    """A number as written, with a sign if it was folded in; one with `+` is no constant."""
 
     text: str
     at: int

@@ -187,8 +187,10 @@ def output_index(
 ) -> int | None:
     """Return the output that an ordinal or alias in ORDER BY or GROUP BY refers to, or None."""
     match expr:
+        case ast.Number(text=text) if text.startswith("+"):  # a call of the operator
+            return None
         case ast.Number(text=text, at=at):
-            if not is_digits(text.lstrip("-")) or len(text) > 10:
+            if not is_digits(text.lstrip("-")) or abs(int(text)) >= 1 << 31:
                 raise SyntaxError_(f"non-integer constant in {clause}", position=at + 1)
             if not 1 <= int(text) <= len(names):
                 raise InvalidColumnReference(

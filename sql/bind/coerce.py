@@ -498,7 +498,7 @@ def number(text: str) -> Literal:
 
     A numeric has a planned scale if that holds all its digits.
     """
-    digits = text.lstrip("-")
+    digits = text.lstrip("+-")
     if is_digits(digits) and len(digits.lstrip("0")) <= _BIGINT_DIGITS:
         value = int(text)
         for name in ("int4", "int8"):

@@ -63,7 +63,7 @@ def _of_body(
 ) -> tuple[str | None, int]:
     if isinstance(body, ast.Select) and body.targets:
         target = body.targets[0]
-        return (target.alias, 2) if target.alias is not None else _name_and_strength(target.expr)
+        return target.alias if target.alias is not None else column_name(target.expr), 2
     if isinstance(body, ast.Values):
         return "column1", 2
     return None, 0

@@ -4,8 +4,10 @@ Names are looked up at execution by functions such as `_regclass_of_text(text)` 
 `_regclass_name(oid)`.
 """
 
-from foreshore.errors import UndefinedTable
+from foreshore.errors import InvalidName, UndefinedTable
 from foreshore.expr.columns import type_of
+from foreshore.expr.functions.rows import Failure
+from foreshore.expr.functions.system import parts_of_name
 from foreshore.expr.ir import Call, Literal, Scalar
 from foreshore.item_view import Name
 from foreshore.sql.bind.planning import Planning, located
@@ -85,12 +87,8 @@ def reg_of_texts(planning: Planning, texts: Scalar, target: SqlType) -> Scalar:
 
 
 def name_parts(text: str) -> tuple[str, ...]:
-    """Return the parts of a qualified name in a string, folded as in SQL."""
-    from foreshore.sql.parse.cursor import Cursor
-    from foreshore.sql.parse.lexer import tokenize
-
-    cursor = Cursor(text, tokenize(text)[0])
-    parts = [cursor.label()]
-    while cursor.accept_symbol("."):
-        parts.append(cursor.label())
-    return tuple(parts)
+    """Return the parts of a qualified name in a string, folded as in SQL; raises InvalidName."""
+    try:
+        return parts_of_name(text)
+    except Failure as error:
+        raise InvalidName("invalid name syntax") from error

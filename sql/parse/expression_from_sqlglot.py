@@ -206,10 +206,10 @@ class ExpressionConverter(ABC):
         left, right = self.maybe(node.args.get("this")), self.expression(node.expression)
         if left is None and operator in ("+", "-") and isinstance(right, ast.Number):
             # A constant with its sign, so that -2147483648 and -(-1) are integers.
-            text = right.text
-            if operator == "-":
-                text = text.removeprefix("-") if text.startswith("-") else f"-{text}"
-            return ast.Number(text, at)
+            digits = right.text.lstrip("+-")
+            is_negative = right.text.startswith("-") != (operator == "-")
+            sign = "-" if is_negative else "+" if operator == "+" else ""
+            return ast.Number(f"{sign}{digits}", at)
         return ast.Operation(operator, left, right, at)
 
     def _or(self, node: exp.Or) -> ast.Expression:

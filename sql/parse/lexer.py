@@ -90,6 +90,8 @@ def tokenize(
         value, start, end = token.text, token.start, token.end + 1
         if tokens and start == tokens[-1].end and tokens[-1].kind == NUMBER:
             _check_number(text, tokens[-1], kind, value, end)
+        if kind == STRING and tokens and tokens[-1].kind == STRING:
+            _check_continued(text, tokens[-1].end, start, end)
         if kind == BITS and text[start] == "0":  # 0x1F is a number in later versions of PostgreSQL
             raise _trailing_junk(text, start, end)
         if kind == QUOTED and not value:
@@ -131,6 +133,12 @@ def _check_number(text: str, number: Token, kind: str | None, value: str, end: i
     """Raise an error if a word directly follows a number."""
     if kind is None and (value[0].isalpha() or value[0] == "_"):
         raise _trailing_junk(text, number.start, end)
+
+
+def _check_continued(text: str, before: int, start: int, end: int) -> None:
+    """Raise an error if a string follows another one on its line: it continues none."""
+    if "\n" not in text[before:start] and "\r" not in text[before:start]:
+        raise SyntaxError_(f'syntax error at or near "{text[start:end]}"', position=start + 1)
 
 
 def _trailing_junk(text: str, start: int, end: int) -> SyntaxError_:

@@ -19,7 +19,7 @@ from foreshore.expr.functions import gathered, regression
 from foreshore.expr.functions.function import Literals
 from foreshore.expr.functions.number_aggregates import average_of, sum_of_distinct, sums_of
 from foreshore.expr.functions.parts import needs_parts, unit_of
-from foreshore.expr.functions.resolve import implicitly_castable, spelled
+from foreshore.expr.functions.resolve import ambiguous, implicitly_castable, spelled
 from foreshore.expr.functions.spreads import SPREADS
 from foreshore.expr.ir import Aggregate, Call, Column, Literal, Scalar
 from foreshore.ranges import BOUNDS, multirange_of
@@ -481,12 +481,10 @@ def resolve_aggregate(
     types = tuple(arg_types)
     entry = _AGGREGATES.get(name)
     if entry is not None and len(types) in entry[0]:
-        # A literal of unknown type becomes PostgreSQL's preferred type for the aggregate: float8 or
-        # text.
         known = types
         if types and types[0].name == "unknown" and name in ("sum", "avg"):
-            known = (FLOAT8,)
-        elif types and types[0].name == "unknown" and name in ("min", "max"):
+            raise ambiguous(name, types)  # a number, or an interval
+        if types and types[0].name == "unknown" and name in ("min", "max"):
             known = (TEXT,)
         if known and known[0].name in UNSIGNED and name in _OF_NUMBERS:
             known = (WHOLE,)

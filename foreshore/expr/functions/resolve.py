@@ -291,7 +291,7 @@ def _choose(
     if len(possible) > 1:
         possible = _select(inputs, possible)
         if len(possible) != 1:
-            raise _ambiguous(name, tuple(parse_type(i) for i in inputs))
+            raise ambiguous(name, tuple(parse_type(i) for i in inputs))
     return possible[0] if possible else None
 
 
@@ -510,7 +510,8 @@ def undefined(name: str, types: tuple[SqlType, ...]) -> UndefinedFunction:
     return UndefinedFunction(f"operator does not exist: {spelled(name, types)}", hint=hint)
 
 
-def _ambiguous(name: str, types: tuple[SqlType, ...]) -> AmbiguousFunction:
+def ambiguous(name: str, types: tuple[SqlType, ...]) -> AmbiguousFunction:
+    """Return the error of a call for which no function is the best."""
     if is_operator(name):
         return AmbiguousFunction(
             f"operator is not unique: {spelled(name, types)}",

@@ -342,7 +342,7 @@ for _key in ADVISORY:
 _NAME_PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\W\d][\w$]*))\s*(\.|\Z)')
 
 
-def _name_parts(text: str) -> tuple[str, ...]:
+def parts_of_name(text: str) -> tuple[str, ...]:
     """Return the parts of a qualified name, folded as in SQL; raises 42602."""
     parts: list[str] = []
     position, dot = 0, "."
@@ -463,7 +463,7 @@ def _oid_of_type(text: str) -> int | None:
 
 
 declare("_oid_of_type", "text", "oid", mapped(_oid_of_type))
-declare("_name_parts", "text", "text[]", mapped(_name_parts), fallible=True)
+declare("_name_parts", "text", "text[]", mapped(parts_of_name), fallible=True)
 declare("_asked", "text text", "text", mapped(_asked), fallible=True)
 declare("_gives", "text text text", "bool", mapped(_gives))
 declare("_raised", "text text", "text", mapped(_raised), fallible=True)

@@ -325,3 +325,15 @@ select int4(1.5), text(1), float8(1), date('2020-01-01')
 select cast(null as int), null::text
 select relname from pg_catalog.pg_class where relname operator(pg_catalog.~) '^(t)$' collate pg_catalog.default and pg_catalog.pg_table_is_visible(oid)
 select relname::text ~ 'x', relname !~ '^pg_', 'a'::char(3) ~ 'a' from pg_class
+select case when e then 'b' else (select 'a'::text) end from t
+select case when e then 1 else (select 1) end from t
+select a from t group by +1, a
+select a from t order by +1
+select a from t order by 2147483648
+select a from t order by 2147483647
+select sum('1')
+select avg(null)
+select min('1')
+select 'a' 'b'
+select nextval('')
+select nextval('a b')
