@@ -7,6 +7,7 @@ does. A query or COPY makes columns. Each form is made of the other when it is f
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,11 +24,20 @@ Row = tuple[Datum, ...]
 class TableRows:
     """Rows in the columns of `desc`, each with its diff: 1 if it is inserted, -1 if deleted.
 
-    Rows that came as columns may have greater diffs. Of rows with one key, deleted rows come before
-    inserted ones. Nothing about a value changes but which of its forms have been made.
+    `tuples` and `diffs` are made of the `table`, which has `__diff`, or it of them, when they are
+    first asked for: reading an attribute that is there costs no call. Rows that came as columns may
+    have greater diffs. Of rows with one key, deleted rows come before inserted ones.
     """
 
-    __slots__ = ("_diffs", "_table", "_tuples", "desc")
+    __slots__ = ("are_tuples", "desc", "diffs", "has_tuples", "num_rows", "table", "tuples")
+
+    desc: RelationDesc
+    num_rows: int  # equal rows with a greater diff are one
+    are_tuples: bool  # whether no columns have been made
+    has_tuples: bool  # whether tuples have been made
+    tuples: Sequence[Row]
+    diffs: Sequence[int]
+    table: pa.Table  # in the columns of the table's shard
 
     def __init__(
         self,
@@ -36,11 +46,41 @@ class TableRows:
         diffs: Sequence[int] | None,
         table: pa.Table | None = None,
     ) -> None:
-        """Take `tuples` and `diffs`, or a `table` with `__diff`, or both forms."""
+        """Take `tuples` and `diffs`, or a `table` with `__diff`."""
         self.desc = desc
-        self._tuples = tuples
-        self._diffs = diffs
-        self._table = table
+        self.are_tuples = self.has_tuples = table is None
+        if table is not None:
+            self.table, self.num_rows = table, table.num_rows
+        else:
+            assert tuples is not None
+            assert diffs is not None
+            self.tuples, self.diffs, self.num_rows = tuples, diffs, len(tuples)
+
+    def __getattr__(self, name: str) -> Any:
+        """Make an attribute that is not there yet."""
+        made: Any
+        match name:
+            case "tuples":
+                made, self.has_tuples = self._made_tuples(), True
+            case "diffs":
+                made = self.table.columns[-1].to_pylist()
+            case "table":
+                columns = columns_of_rows(self.tuples, self.desc.columns)
+                diffs = to_array(self.diffs, INT8)
+                made = pa.Table.from_arrays([*columns, diffs], schema=_row_schema(self.desc))
+                self.are_tuples = False
+            case _:
+                raise AttributeError(name)
+        setattr(self, name, made)
+        return made
+
+    def _made_tuples(self) -> Sequence[Row]:
+        columns, diffs = split_diffs(self.table)
+        data = [
+            from_array(column, each.type)
+            for column, each in zip(columns, self.desc.columns, strict=True)
+        ]
+        return list(zip(*data, strict=True)) if data else [()] * len(diffs)
 
     @classmethod
     def inserted(cls, desc: RelationDesc, tuples: Sequence[Row]) -> "TableRows":
@@ -68,71 +108,26 @@ class TableRows:
         return cls(desc, None, None, pa.Table.from_arrays([*columns, diffs], schema=schema))
 
     @property
-    def num_rows(self) -> int:
-        """How many rows there are, equal ones with a greater diff counted as one."""
-        return len(self._tuples) if self._table is None else self._table.num_rows  # type: ignore[arg-type]
-
-    @property
     def count(self) -> int:
         """How many rows there are, equal ones counted each."""
-        if self._table is not None:
-            return count(self._table)
-        return sum(self._diffs)  # type: ignore[arg-type]
+        return sum(self.diffs) if self.are_tuples else count(self.table)
 
     @property
     def size_bytes(self) -> int:
         """About how many bytes they take as columns."""
-        if self._table is not None:
-            return int(self._table.nbytes)
+        if not self.are_tuples:
+            return int(self.table.nbytes)
         return sum(
             len(datum) if isinstance(datum, str | bytes) else 8
             for row in self.tuples
             for datum in row
         )
 
-    @property
-    def are_tuples(self) -> bool:
-        """Whether no columns have been made."""
-        return self._table is None
-
-    @property
-    def has_tuples(self) -> bool:
-        """Whether tuples have been made, perhaps beside columns."""
-        return self._tuples is not None
-
-    @property
-    def tuples(self) -> Sequence[Row]:
-        """The rows as tuples of data."""
-        if self._tuples is None:
-            columns, diffs = split_diffs(self._table)
-            data = [
-                from_array(column, each.type)
-                for column, each in zip(columns, self.desc.columns, strict=True)
-            ]
-            self._tuples = list(zip(*data, strict=True)) if data else [()] * len(diffs)
-        return self._tuples
-
-    @property
-    def diffs(self) -> Sequence[int]:
-        """The diff of each row."""
-        if self._diffs is None:
-            self._diffs = self.table.columns[-1].to_pylist()
-        return self._diffs
-
-    @property
-    def table(self) -> pa.Table:
-        """The rows with `__diff`, in the columns of the table's shard."""
-        if self._table is None:
-            columns = columns_of_rows(self.tuples, self.desc.columns)
-            diffs = to_array(self.diffs, INT8)
-            self._table = pa.Table.from_arrays([*columns, diffs], schema=_row_schema(self.desc))
-        return self._table
-
     def deleted(self) -> "TableRows":
         """Return the same rows with their diffs negated."""
-        if self._table is None:
+        if self.are_tuples:
             return TableRows(self.desc, self.tuples, [-diff for diff in self.diffs])
-        return TableRows.of_table(self.desc, negated(self._table))
+        return TableRows.of_table(self.desc, negated(self.table))
 
 
 def updates_at(parts: Sequence[TableRows], time: Timestamp) -> pa.Table | FewUpdates:
