@@ -212,10 +212,14 @@ class RowRead:
         self, id: GlobalId, rows: Sequence[Row], args: Sequence[Datum], value: SessionValue
     ) -> list[Row] | None:
         """Return the finished rows over those of its only collection; None as `rows` does."""
-        if self.grows and not _are_arguments_short(args):
+        if self.grows and not (_are_arguments_short(args) and _are_short({id: rows})):
             return None
+        program = self.program
+        values = [value(name) for name in program.session_values] if program.session_values else ()
+        given = (rows,) if program.collections else ()
         try:
-            return self._finished({id: rows}, args, value)
+            cut = self._cut(args, value) if self.limit or self.offset else self.cut
+            return program.run(given, args, values, *cut)
         except (TooMany, RowFailed):
             return None
 
@@ -363,20 +367,27 @@ def _is_made_before(call: Call) -> bool:
     return call.function in CALLS and not any(calls_of([arg]) for arg in call.args)
 
 
-def plan_over_rows(id: GlobalId, relation: Relation, query: Query | None = None) -> RowRead | None:
+def plan_over_rows(
+    id: GlobalId,
+    relation: Relation,
+    query: Query | None = None,
+    *,
+    rules: Sequence[Scalar] = (),
+) -> RowRead | None:
     """Return a relation over rows that a statement has as `id`, compiled, as `query` finishes it.
 
-    None if it reads anything else.
+    It fails for a row that breaks one of the `rules`. None if it reads anything else.
     """
     width = len(columns_of(relation))
     finishing = Finishing((), None, 0, tuple(range(width))) if query is None else query.finishing
     if query is not None and (query.row_outputs or _is_cut(query)):
         return None
-    if calls_in(relation):
+    computed = Map(relation, tuple(rules)) if rules else relation
+    if calls_in(computed):
         return None
-    if takes_long_for_a_row(relation) or cost_of_a_row(relation) > LIGHT:
+    if takes_long_for_a_row(computed) or cost_of_a_row(computed) > LIGHT:
         return None
-    program = compile_rows(relation, finishing, is_cut=False)
+    program = compile_rows(relation, finishing, is_cut=False, rules=rules)
     if program is None or not {*program.collections} <= {id}:
         return None
     return RowRead.of((), (program, None, None), relation, finishing, takes_first=False)

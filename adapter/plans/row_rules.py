@@ -1,40 +1,44 @@
-"""The NOT NULL and CHECK constraints of a table, compiled for rows as tuples."""
+"""The rules of a table as a program over new rows: generated columns, NOT NULL and CHECK."""
 
 from dataclasses import dataclass
 
+from foreshore.adapter.plans.row_read import RowRead, plan_over_rows
 from foreshore.catalog.planned import Planned
 from foreshore.constraint import Check
-from foreshore.expr.pointwise import Cell, compiled
-from foreshore.sql.rewrite.bind_parameters import is_open_scalar
-from foreshore.table_rows import Row
+from foreshore.expr.ir import Column, Get, Map, Project, Relation, Scalar
+from foreshore.expr.split import is_not_null
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType
+
+NEW = GlobalId("t0")  # stands for the new rows
 
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """The NOT NULL and CHECK constraints of a table, over one row as a tuple."""
+    """What a table demands of its rows: `read`, over them, fails for a row that breaks a rule."""
 
     planned: Planned
-    required: tuple[int, ...]  # columns that are NOT NULL
-    checks: tuple[Cell, ...]  # conditions that must not be FALSE
-
-    def allow(self, row: Row) -> bool:
-        """Whether a row fulfils the constraints; raises DataError if a condition fails."""
-        for place in self.required:
-            if row[place] is None:
-                return False
-        return not self.checks or all(check(row) is not False for check in self.checks)
+    read: RowRead  # of the rows with the values of generated columns
 
 
 def rules_of(planned: Planned) -> RowRules | None:
-    """Return the rules of a table; None if a condition asks for the time or the session."""
-    checks = checks_of(planned)
-    if any(is_open_scalar(each.condition) for each in checks):
-        return None
-    return RowRules(
-        planned,
-        tuple(i for i, each in enumerate(planned.desc.columns) if not each.nullable),
-        tuple(compiled(each.condition) for each in checks),
-    )
+    """Return the rules of a table; None if columns check them."""
+    columns = tuple(ColumnType(each.type) for each in planned.desc.columns)
+    relation: Relation = Get(NEW, columns)
+    places = [*range(len(columns))]
+    if planned.computed:
+        for number, (place, _) in enumerate(planned.computed):
+            places[place] = len(columns) + number
+        values = tuple(value for _, value in planned.computed)
+        relation = Project(Map(relation, values), tuple(places))
+    rules: list[Scalar] = [
+        is_not_null(Column(place, column.type))
+        for place, column in enumerate(planned.desc.columns)
+        if not column.nullable
+    ]
+    rules += [each.condition for each in checks_of(planned)]
+    read = plan_over_rows(NEW, relation, rules=rules)
+    return None if read is None else RowRules(planned, read)
 
 
 def checks_of(planned: Planned) -> list[Check]:

@@ -4,9 +4,9 @@
 those that the transaction has written before; group commit checks them once more
 (`adapter/session/commit.py`). Foreign keys follow (`stage_changes.py`).
 
-`RowRules` are a table's constraints compiled for tuples, which a statement about few rows makes.
-Rows in columns, and tuples that break a rule, are checked column by column: that finds the first
-row with an error, in the order that PostgreSQL has.
+`RowRules` are a program over tuples, which a statement about few rows makes. Rows in columns, and
+tuples of which one breaks a rule, are checked column by column: that finds the first row with an
+error, in the order that PostgreSQL has.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
-from foreshore.adapter.plans.row_rules import RowRules, checks_of
+from foreshore.adapter.plans.row_rules import NEW, checks_of
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.transaction.transaction import Written
@@ -35,7 +35,7 @@ from foreshore.ids import GlobalId
 from foreshore.result_limits import memory_limit
 from foreshore.rows import split_diffs
 from foreshore.sql.rewrite.bind_parameters import is_open_scalar, parameter_bindings
-from foreshore.table_rows import Row, TableRows
+from foreshore.table_rows import TableRows
 from foreshore.types import RelationDesc
 
 FEW_BYTES = 1 << 20  # of more than a few rows, that are hashed on the event loop
@@ -49,14 +49,14 @@ def checked(context: StatementContext, target: Target, rows: TableRows) -> Table
     The constraints are those for which the rows were made; `stage_rows` refuses the rows if the
     table's definition has changed since.
     """
-    if target.planned.computed:
-        rows = with_generated(target, rows)
     rules = context.prepared.made.programs.rules
-    if rules is None or rules.planned is not target.planned or not rows.are_tuples:
-        _check_columns(context, target, rows)
-    elif not _are_allowed(rules, rows.tuples):
-        _check_columns(context, target, rows)
-        raise InternalError("a row was refused for no reason")
+    if rows.are_tuples and rules is not None and rules.planned is target.planned:
+        value = context.session_value(context.times.oracle.read_ts())
+        made = rules.read.over(NEW, rows.tuples, (), value)
+        if made is not None:
+            return TableRows.inserted(target.desc, made) if target.planned.computed else rows
+    rows = with_generated(target, rows)
+    _check_columns(context, target, rows)
     return rows
 
 
@@ -77,13 +77,6 @@ def values_of(value: Scalar, columns: Sequence[pa.Array], rows: int) -> pa.Array
     if errors is not None and errors.null_count < len(errors):
         raise DataError.parse(errors.drop_null()[0].as_py())
     return found
-
-
-def _are_allowed(rules: RowRules, rows: Sequence[Row]) -> bool:
-    try:
-        return all(map(rules.allow, rows))
-    except DataError:
-        return False  # the first row with an error counts, and that may be another
 
 
 def _check_columns(context: StatementContext, target: Target, rows: TableRows) -> None:

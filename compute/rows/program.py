@@ -35,6 +35,7 @@ from foreshore.expr.ir import (
     Parameter,
     Project,
     Relation,
+    Scalar,
     Union,
 )
 from foreshore.expr.scalars import scalars_of
@@ -86,20 +87,26 @@ class RowProgram:
 
 
 def compile_rows(
-    relation: Relation, finishing: Finishing | None = None, *, is_cut: bool = True
+    relation: Relation,
+    finishing: Finishing | None = None,
+    *,
+    is_cut: bool = True,
+    rules: Sequence[Scalar] = (),
 ) -> RowProgram | None:
     """Return the program of a relation and what finishes its rows; None if it is not compiled.
 
-    Without `is_cut` it is never run with a limit or an offset.
+    Without `is_cut` it is never run with a limit or an offset. It fails for a row for which one of
+    the `rules` is FALSE.
     """
     if sum(1 for _ in walk_relations(relation)) > MOST_NODES:
         return None
     try:
-        if isinstance(relation, Constant) and (finishing is None or not finishing.order_by):
+        is_plain = not rules and (finishing is None or not finishing.order_by)
+        if isinstance(relation, Constant) and is_plain:
             return _of_rows(relation, finishing)
         if finishing is None and (leaves := _rows_of_leaves(relation)) is not None:
             return _of_leaves(leaves)
-        return _Compiler(relation, finishing, is_cut).compiled()
+        return _Compiler(relation, finishing, is_cut, rules).compiled()
     except NotCompiled:
         return None
 
@@ -162,8 +169,15 @@ def _row_of_leaves(leaves: Sequence[Leaf]) -> Callable[[Sequence[Datum]], Row]:
 
 
 class _Compiler:
-    def __init__(self, relation: Relation, finishing: Finishing | None, is_cut: bool) -> None:
+    def __init__(
+        self,
+        relation: Relation,
+        finishing: Finishing | None,
+        is_cut: bool,
+        rules: Sequence[Scalar],
+    ) -> None:
         self._relation = relation
+        self._rules = rules
         self._finishing = finishing
         self._is_cut = is_cut and finishing is not None
         # Whether there may be more rows than are given.
@@ -190,6 +204,9 @@ class _Compiler:
         def add(row: Values, sign: int) -> None:
             if sign < 0:
                 raise NotCompiled("rows of negative multiplicity")
+            for each in self._rules:
+                kept = relations.scalars.write(each, row).text
+                source.line(f"if {kept} is False: raise {source.constant(RowFailed)}")
             output = tuple_of(self._output(row))
             if self._multiplies:
                 relations.add(rows, output)
