@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from foreshore.expr.functions.decimals import text_where
 from foreshore.expr.functions.function import (
     Kernel,
+    One,
     Outcome,
     Renderer,
     Rendering,
@@ -83,6 +84,17 @@ def _truncated(x: int, y: int) -> int:
         raise Failure(DIVISION_BY_ZERO)
     quotient = abs(x) // abs(y)
     return quotient if (x < 0) == (y < 0) else -quotient
+
+
+def _remainder(x: int, y: int) -> int:
+    if y == 0:
+        raise Failure(DIVISION_BY_ZERO)
+    return abs(x) % abs(y) * (-1 if x < 0 else 1)
+
+
+def _exact_of_one(compute: Callable[[int], int]) -> One:
+    """Return the function of an integer for one row."""
+    return lambda types: lambda x: _in_range(compute(x), types.result)
 
 
 _ADD = _exact(lambda x, y: x + y)
@@ -244,6 +256,7 @@ for _t in WIDTHS:
         _two,
         _t,
         _modulo,
+        one=_exact(_remainder),
         stem="modulo",
         fallible=True,
         error=DIVISION_BY_ZERO,
@@ -257,6 +270,7 @@ for _t in WIDTHS:
         _t,
         _t,
         _negate,
+        one=_exact_of_one(lambda x: -x),
         stem="negate",
         fallible=True,
         error=_range_error,
@@ -273,6 +287,7 @@ for _t in WIDTHS:
         _t,
         _t,
         _abs,
+        one=_exact_of_one(abs),
         fallible=True,
         error=_range_error,
         duckdb=trying("abs"),

@@ -3,6 +3,7 @@
 `foreshore.text` reads and writes text, as for values of clients.
 """
 
+import decimal
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.datum import from_array
+from foreshore.datum import from_array, numeric_datum
 from foreshore.errors import data_error
 from foreshore.expr.functions import single_byte_casts  # noqa: F401 - declares before this
 from foreshore.expr.functions.apply import apply
@@ -53,6 +54,7 @@ from foreshore.text import format_text, limit_length, parse_text
 from foreshore.types import BIT_TYPES, NUMERIC_DIGITS, TYPES, Datum, SqlType, array_of, arrow_type
 
 INTEGERS = ("int2", "int4", "int8")
+_WIDE = decimal.Context(prec=4 * NUMERIC_DIGITS)
 _BITS = {"int2": 16, "int4": 32, "int8": 64}
 _BOUNDS = {n: (-(1 << (b - 1)), (1 << (b - 1)) - 1) for n, b in _BITS.items()} | {
     "oid": (0, 2**32 - 1),
@@ -176,6 +178,22 @@ def _to_numeric(types: Signature, a: pa.Array) -> Outcome:
     )
 
 
+def _one_rescaled(types: Signature) -> Callable[[str], Datum]:
+    """Return the function that casts one numeric as `_to_numeric` does."""
+    result = types.result
+    unit = Decimal(1).scaleb(-scale_of(result))
+    limit = Decimal(limit_of(result)).scaleb(-scale_of(result))
+
+    def cast(text: str) -> Datum:
+        exact = Decimal(text)
+        value = _WIDE.plus(exact.quantize(unit, ROUND_HALF_UP, _WIDE))  # no -0
+        if value.copy_abs() >= limit or (result.length is None and value != exact):
+            raise Failure(FIELD_OVERFLOW)
+        return numeric_datum(value, result)
+
+    return cast
+
+
 def _numeric_can_overflow(types: Signature) -> bool:
     source, target = types.args[0], types.result
     if target.length is None and scale_of(source) > scale_of(target):
@@ -275,6 +293,10 @@ def _to_float(types: Signature, a: pa.Array) -> Outcome:
     )
 
 
+def _one_float(types: Signature) -> Callable[..., Datum] | None:
+    return float if types.result.name == "float8" else None
+
+
 def _mask(a: pa.Array) -> Any:
     return a.is_null().to_numpy(zero_copy_only=False) if a.null_count else None
 
@@ -307,7 +329,12 @@ for _source in INTEGERS:
             spark=plain if _wider else native,
         )
     for _target in ("float4", "float8"):
-        hidden(f"cast({_source},{_target})", _source, _target, _to_float, duckdb=plain, spark=plain)
+        hidden(
+            *(f"cast({_source},{_target})", _source, _target, _to_float),
+            one=_one_float,
+            duckdb=plain,
+            spark=plain,
+        )
         hidden(
             f"cast({_target},{_source})",
             _target,
@@ -345,6 +372,7 @@ hidden(
     "numeric",
     "numeric",
     _to_numeric,
+    one=_one_rescaled,
     fallible=True,
     fails=_numeric_can_overflow,
     error=FIELD_OVERFLOW,
@@ -353,7 +381,7 @@ hidden(
 )
 for _t in ("float4", "float8"):
     hidden(f"cast({_t},numeric)", _t, "numeric", _float_to_numeric, fallible=True)
-    hidden(f"cast(numeric,{_t})", "numeric", _t, _numeric_to_float)
+    hidden(f"cast(numeric,{_t})", "numeric", _t, _numeric_to_float, one=_one_float)
 hidden("cast(float4,float8)", "float4", "float8", _float_widening, duckdb=plain, spark=plain)
 hidden("cast(float8,float4)", "float8", "float4", _float_narrowing, fallible=True)
 

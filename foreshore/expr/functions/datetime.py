@@ -5,6 +5,7 @@ take the zone as an argument, which binding calls instead for sessions in anothe
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from foreshore.errors import data_error
 from foreshore.expr.functions.decimals import text_where
 from foreshore.expr.functions.function import (
     Kernel,
+    One,
     Outcome,
     Signature,
     declare,
@@ -50,6 +52,7 @@ from foreshore.expr.functions.temporal import (
     is_infinite,
     is_infinite_date,
     nulls,
+    one_shifted,
     shifted,
 )
 from foreshore.interval_fields import truncated
@@ -74,6 +77,35 @@ def _shift_stamps(sign: int) -> Kernel:
         return _beyond(types, out, mask, undated, outside & ~infinite)
 
     return kernel
+
+
+def _one_stamp(value: int, *, is_date: bool) -> int:
+    """Return a timestamp, or the midnight of a date."""
+    if not is_date:
+        return value
+    if value in (DATE_LOWEST, DATE_HIGHEST):
+        return LOWEST if value == DATE_LOWEST else HIGHEST
+    if not DATE_LEAST <= value <= MOST // DAY:
+        raise Failure(DATE_OF_TIMESTAMP)
+    return value * DAY
+
+
+def _shift_of_one(sign: int, *, is_swapped: bool = False) -> One:
+    def one(types: Signature) -> Callable[..., Any]:
+        is_date = types.args[is_swapped].name == "date"
+
+        def shift(value: int, span: Interval) -> int:
+            stamp = _one_stamp(value, is_date=is_date)
+            if stamp in (LOWEST, HIGHEST):
+                return stamp
+            found = one_shifted(stamp, *(sign * each for each in span))
+            if found is None:
+                raise Failure(TIMESTAMP_RANGE)
+            return found
+
+        return (lambda span, value: shift(value, span)) if is_swapped else shift
+
+    return one
 
 
 def _beyond(types: Signature, values: Any, mask: Any, undated: Any, outside: Any) -> Outcome:
@@ -106,6 +138,12 @@ def _date_to_compare(types: Signature, a: pa.Array) -> Outcome:
     days = integers(a)
     out, outside = _stamps_of_dates(days)
     return column(np.where(outside, MOST, out), arrow_type(types.result), nulls(a))
+
+
+def _one_date(stamp: int) -> int:
+    if stamp in (LOWEST, HIGHEST):
+        return DATE_LOWEST if stamp == LOWEST else DATE_HIGHEST
+    return stamp // DAY
 
 
 def _stamp_to_date(types: Signature, a: pa.Array) -> Outcome:
@@ -165,6 +203,19 @@ def _one_rounded(types: Signature) -> Callable[[Any], Any]:
 def _rounds_stamps(types: Signature) -> bool:
     """Whether a cast rounds timestamps, of which the last has none above it."""
     return types.result.length is not None and types.result.length < 6
+
+
+def _difference_of_one(types: Signature) -> Callable[..., Any]:
+    def one(x: int, y: int) -> Interval:
+        if {x, y} & {LOWEST, HIGHEST}:
+            raise fail("22008", "cannot subtract infinite timestamps")
+        micros = x - y
+        if abs(micros) > 9.2233720e18:
+            raise Failure(INTERVAL_RANGE)
+        days = abs(micros) // DAY * (-1 if micros < 0 else 1)
+        return 0, days, micros - days * DAY
+
+    return one
 
 
 def _difference(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
@@ -404,23 +455,32 @@ hidden(
 def _declare_shifts(type: str, result: str) -> None:
     """Declare the sums and the difference of a type and interval."""
     later, earlier = _shift_stamps(1), _shift_stamps(-1)
-    for name, types, kernel, stem in (
-        ("+", f"{type} interval", later, "add"),
-        ("+", f"interval {type}", _swapped(later), "add"),
-        ("-", f"{type} interval", earlier, "subtract"),
+    for name, types, kernel, one, stem in (
+        ("+", f"{type} interval", later, _shift_of_one(1), "add"),
+        ("+", f"interval {type}", _swapped(later), _shift_of_one(1, is_swapped=True), "add"),
+        ("-", f"{type} interval", earlier, _shift_of_one(-1), "subtract"),
     ):
         only = None if type == "date" else TIMESTAMP_RANGE
-        declare(name, types, result, kernel, stem=stem, fallible=True, error=only)
+        declare(name, types, result, kernel, one=one, stem=stem, fallible=True, error=only)
 
 
 for _t in STAMPS:
     _declare_shifts(_t, _t)
-    declare("-", f"{_t} {_t}", "interval", _difference, stem="subtract", fallible=True)
+    declare(
+        *("-", f"{_t} {_t}", "interval", _difference),
+        one=_difference_of_one,
+        stem="subtract",
+        fallible=True,
+    )
     declare("age", f"{_t} {_t}", "interval", data_rows(_age), fallible=True)
     declare("isfinite", _t, "bool", _isfinite)
-    hidden(f"cast(date,{_t})", "date", _t, _date_to_stamp, fallible=True)
+    hidden(
+        *(f"cast(date,{_t})", "date", _t, _date_to_stamp),
+        one=lambda types: partial(_one_stamp, is_date=True),
+        fallible=True,
+    )
     hidden(f"compared(date,{_t})", "date", _t, _date_to_compare)
-    hidden(f"cast({_t},date)", _t, "date", _stamp_to_date)
+    hidden(f"cast({_t},date)", _t, "date", _stamp_to_date, one=lambda types: _one_date)
     hidden(f"cast({_t},time)", _t, "time", _stamp_to_time)
     for _other in STAMPS:
         hidden(

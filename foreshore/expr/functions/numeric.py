@@ -34,6 +34,7 @@ from foreshore.expr.functions.function import (
     NO_LITERAL,
     Kernel,
     Literals,
+    One,
     Outcome,
     Renderer,
     Rendering,
@@ -59,6 +60,7 @@ from foreshore.types import (
 )
 
 _EXACT = Context(prec=NUMERIC_DIGITS)
+_WIDE = Context(prec=4 * NUMERIC_DIGITS)
 Types = tuple[SqlType, ...]
 
 
@@ -141,6 +143,27 @@ def _multiply(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
     if lost is None:
         return values, errors
     return with_errors(values, lost if errors is None else either_error(errors, lost))
+
+
+def _exactly(compute: Callable[[Decimal, Decimal], Decimal]) -> One:
+    """Return the function of two numerics for one row; the result has all its digits, or fails."""
+
+    def one(types: Signature) -> Callable[..., Datum]:
+        target = Decimal(1).scaleb(-scale_of(types.result))
+
+        def compute_one(a: str, b: str) -> Datum:
+            exact = compute(Decimal(a), Decimal(b))
+            try:
+                value = _EXACT.plus(_EXACT.quantize(exact, target))
+            except InvalidOperation:
+                raise Failure(OVERFLOW) from None
+            if value != exact:
+                raise Failure(OVERFLOW)
+            return numeric_datum(value, types.result)
+
+        return compute_one
+
+    return one
 
 
 def _divide(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
@@ -397,6 +420,7 @@ declare(
     _TWO,
     larger,
     _add,
+    one=_exactly(_WIDE.add),
     stem="add",
     fallible=True,
     error=OVERFLOW,
@@ -409,6 +433,7 @@ declare(
     _TWO,
     larger,
     _subtract,
+    one=_exactly(_WIDE.subtract),
     stem="subtract",
     fallible=True,
     error=OVERFLOW,
@@ -421,6 +446,7 @@ declare(
     _TWO,
     product,
     _multiply,
+    one=_exactly(_WIDE.multiply),
     stem="multiply",
     fallible=True,
     error=OVERFLOW,

@@ -26,7 +26,14 @@ from foreshore.expr.functions.function import (
 from foreshore.expr.functions.like import MOST_CHARACTERS, like, like_checked, like_expression
 from foreshore.expr.functions.regex import Regex, compile_regex
 from foreshore.expr.functions.regex_match import Bounds, Matching, captures, find_all, matching
-from foreshore.expr.functions.rows import Failure, collect, fail, only_value, rowwise
+from foreshore.expr.functions.rows import (
+    Failure,
+    WithSingle,
+    collect,
+    fail,
+    only_value,
+    rowwise,
+)
 from foreshore.expr.functions.text import to_lower
 from foreshore.types import TEXT, array_of
 
@@ -47,7 +54,7 @@ def _like(negated: bool, insensitive: bool) -> Kernel:
                 return pc.invert(found) if negated else found
         return rowwise(types, one, a, b)
 
-    return kernel
+    return WithSingle(kernel, lambda types: one)
 
 
 def _by_re2(a: pa.Array, pattern: str, insensitive: bool) -> pa.Array | None:

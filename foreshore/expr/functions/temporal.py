@@ -135,6 +135,17 @@ def shifted(base: Ints, months: Ints, days: Ints, micros: Ints) -> tuple[Ints, A
     return out, is_beyond(out, rough) | before | (whole < DATE_LEAST)
 
 
+def one_shifted(base: int, months: int, days: int, micros: int) -> int | None:
+    """Return what `shifted` does of one timestamp; None if it is out of range."""
+    whole, rest = divmod(base, DAY)
+    if months:
+        whole = int(add_months(whole, months))
+    if whole < DATE_LEAST or whole + days < DATE_LEAST:
+        return None
+    out = (whole + days) * DAY + rest + micros
+    return out if LEAST <= out <= MOST else None
+
+
 def is_beyond(values: Ints, rough: Any) -> Any:
     """Return which timestamps are out of range; `rough` has them as floats.
 
