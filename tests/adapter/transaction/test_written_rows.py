@@ -16,10 +16,13 @@ DESC = RelationDesc(("k",), (ColumnType(INT4),))
 KEY = Unique("t_pkey", (0,), primary=True)
 LAYOUT = KeyLayout(GlobalId("u1"), KEY, DESC)
 
-# Which of the lists so far gets one more part, the part's key, and whether it has many rows.
-Step = tuple[int, int, bool]
+# Which of the lists so far gets one more part, the part's key, how many rows it has, and whether
+# they are columns.
+Step = tuple[int, int, int, bool]
 steps = st.lists(
-    st.tuples(st.integers(0, 30), st.integers(0, 3), st.booleans().map(lambda each: not each)),
+    st.tuples(
+        st.integers(0, 30), st.integers(0, 3), st.sampled_from([1, FEW, FEW + 1]), st.booleans()
+    ),
     max_size=20,
 )
 
@@ -28,10 +31,11 @@ steps = st.lists(
 @settings(max_examples=examples(100))
 def test_lists_that_share_storage_are_independent(steps: list[Step]) -> None:
     lists, expected = [WrittenRows()], [list[Written]()]
-    for place, key, is_large in steps:
+    for place, key, count, are_columns in steps:
         place %= len(lists)
-        keys = range(key, key + FEW + 1) if is_large else range(key, key + 1)
-        rows = TableRows.inserted(DESC, [(each,) for each in keys])
+        rows = TableRows.inserted(DESC, [(each,) for each in range(key, key + count)])
+        if are_columns:
+            rows = TableRows.of_table(DESC, rows.table)
         added = Written(rows, {KEY.name: KeyedRows(LAYOUT, rows)})
         lists.append(lists[place].adding(added))
         expected.append([*expected[place], added])
@@ -50,15 +54,15 @@ def check(rows: WrittenRows, wanted: list[Written]) -> None:
     own = rows.by_key(LAYOUT)
     counts: dict[Row, int] = {}
     for part in wanted:
-        for row in part.rows.tuples:
-            counts[row] = counts.get(row, 0) + 1
+        for key in part.rows.table.column(0).to_pylist():
+            counts[key,] = counts.get((key,), 0) + 1
     table = own.arrangement.updates(0)
     found: dict[Row, int] = {}
     for key, diff in zip(table.column(0).to_pylist(), table[DIFF].to_pylist(), strict=True):
         found[key,] = found.get((key,), 0) + diff
     assert found == counts
-    if any(part.rows.num_rows > FEW for part in wanted):
-        assert own.newest is None
+    if any(not part.rows.has_tuples for part in wanted if part.rows.num_rows > FEW):
+        assert own.newest is None  # many rows that came as columns
     else:
         assert own.newest == {row: row for row in counts}
 
