@@ -24,7 +24,7 @@ import uvloop
 from tests.adapter.harness import TestEnvironment
 from tests.memory_client import SYNC, MemoryClient, bind, execute, parse, query
 
-WARM, COUNTED = 4, 5
+WARM, COUNTED = 4, 7
 OF_VIEW = 50  # runs of forms that read a view, which is late for a moment now and then
 INT4 = 23  # its oid
 

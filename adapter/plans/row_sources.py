@@ -241,6 +241,18 @@ def source_of(
             return None
 
 
+def indexed_by(id: GlobalId, table: Planned, columns: tuple[int, ...]) -> IndexedTable | None:
+    """Return the source of whole rows of a table by values of columns, which are known otherwise.
+
+    None if its rows are not found as tuples.
+    """
+    complete = next((each for each in table.unique if has_all_rows(each, table.desc)), None)
+    if complete is None or not all(takes_tuples(each, table.desc) for each in table.unique):
+        return None
+    names, used = frozenset(each.name for each in table.unique), range(len(table.desc.columns))
+    return IndexedTable(id, id, complete, table, names, compiled_row(), columns, frozenset(used))
+
+
 def keys_of_catalog(id: GlobalId) -> TableKeys:
     """Return the keys of a relation of the catalog: all its columns, one by one.
 

@@ -71,12 +71,11 @@ async def write_of(
 ) -> Write:
     """Return the write of a transaction; rows of `altered` tables are arranged by their keys."""
     transaction, reads = context.transaction, None
-    refers: Sequence[ReferredKeys] = ()
+    refers: list[ReferredKeys] = []
     state, staged = context.planner.state, transaction.staged
     for id in staged.rows:
         if state.has_foreign_keys(id):
-            refers = await referred_at_commit(context)
-            break
+            refers += await referred_at_commit(context, id)
     if transaction.tables_read or transaction.keys_read:
         assert transaction.time is not None
         reads = Reads(frozenset(transaction.tables_read), transaction.time, transaction.keys_read)

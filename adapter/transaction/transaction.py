@@ -25,6 +25,7 @@ from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import KeyPlace, Keys
 from foreshore.compute.keys.layout import KeyedRows, KeyLayout
 from foreshore.compute.keys.own_rows import OwnRows
+from foreshore.compute.keys.references import ReferredKeys
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId
 from foreshore.notifications import NO_SIGNALS, Channels, Inbox, Signal, Signals
@@ -138,6 +139,8 @@ class Staged(Struct, frozen=True, eq=False):
     deferred: Mapping[int, bool] = {}
     signals: Signals = NO_SIGNALS  # LISTEN and NOTIFY
     kept: int = 0  # about how many bytes of memory its rows take
+    # Of some tables the keys to which all rows that were written to it refer.
+    refers: Mapping[GlobalId, tuple[ReferredKeys, ...]] = {}
 
     def fork(self) -> "Staged":
         """Return a copy whose change of the catalog is independent."""
@@ -270,6 +273,9 @@ class Transaction(Struct, eq=False):
             before = self.staged.rows.get(id)
             rows = WrittenRows((part,)) if before is None else before.adding(part)
             self._stage_rows({**self.staged.rows, id: rows}, kept)
+            if id in self.staged.refers:  # until that is known of this part, too
+                refers = {each: k for each, k in self.staged.refers.items() if each != id}
+                self.staged = replace(self.staged, refers=refers)
 
     def know(self, id: GlobalId, committed: Planned) -> None:
         """Note the committed definition of table `id`, unless one is known already."""
@@ -304,6 +310,7 @@ class Transaction(Struct, eq=False):
             staged.deferred,
             staged.signals,
             staged.kept + kept,
+            staged.refers,
         )
 
     def stage_altered(self, id: GlobalId, table: AlteredTable) -> None:

@@ -53,7 +53,9 @@ def may_run_together(prepared: Prepared, state: State) -> bool:
 
 def require_apart(context: StatementContext, target: Target, executions: Iterable[Touched]) -> None:
     """Raise Apart if an execution touches a key that an earlier one does."""
-    layouts = [key_index(context, target, each).layout for each in target.planned.unique]
+    layouts = [
+        key_index(context, target.id, target.desc, each).layout for each in target.planned.unique
+    ]
     if not all(layout.takes_tuples for layout in layouts):
         raise Apart(1)
 

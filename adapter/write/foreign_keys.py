@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace
 
@@ -27,7 +26,7 @@ from foreshore.adapter.statement.staging import Staging
 from foreshore.adapter.transaction.violations import match_full_nulls, not_present, still_referenced
 from foreshore.adapter.write.referential_actions import acted, referring_rows
 from foreshore.adapter.write.stage import key_index, stage_rows
-from foreshore.adapter.write.target import target_of
+from foreshore.adapter.write.target import planned_of, target_of
 from foreshore.catalog.item import Item
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.keys.key_index import KeyIndex
@@ -38,9 +37,8 @@ from foreshore.compute.keys.references import (
     Reference,
     ReferredKeys,
     changed_keys,
-    first_missing,
     gone_keys,
-    present,
+    missing_places,
     reference_of,
     referred_keys,
     with_changed_reference,
@@ -53,9 +51,22 @@ from foreshore.table_rows import TableRows
 from foreshore.update import DIFF, TIME, at_time
 
 
-async def follow(context: StatementContext, changes: Sequence[Staging]) -> None:
-    """Follow the foreign keys of, or to, the tables of `changes`, which are staged."""
-    await _Following(context).run(changes)
+async def follow(
+    context: StatementContext,
+    changes: Sequence[Staging],
+    known: tuple[ReferredKeys, ...] | None = None,
+) -> None:
+    """Follow the foreign keys of, or to, the tables of `changes`, which are staged.
+
+    The keys `known` are those to which all other rows refer that the transaction has written to the
+    table of the only change. They are noted for the commit, together with those of the change.
+    """
+    following = _Following(context)
+    await following.run(changes)
+    staged = context.transaction.staged
+    if known is not None and len(following.done) == 1 and not following.is_deferrable:
+        found = {following.done[0].target.id: (*known, *following.refers)}
+        context.transaction.staged = replace(staged, refers={**staged.refers, **found})
 
 
 Pairs: TypeAlias = tuple[TableRows, TableRows]  # old and new rows, in one order
@@ -67,6 +78,9 @@ class _Following:
 
     context: StatementContext
     changes: deque[Staging] = field(default_factory=deque)
+    done: list[Staging] = field(default_factory=list)
+    refers: list[ReferredKeys] = field(default_factory=list)  # to which new rows do
+    is_deferrable: bool = False  # whether the commit may check a foreign key
     referring: list[tuple[ForeignKey, Staging]] = field(default_factory=list)
     gone: list[tuple[Reference, ReferredKeys]] = field(default_factory=list)
 
@@ -75,13 +89,16 @@ class _Following:
         self.changes.extend(changes)
         while self.changes:
             change = self.changes.popleft()
+            self.done.append(change)
             id = change.target.id
             if change.inserted is not None:
                 for key in state.foreign_keys_of(id):
+                    self.is_deferrable |= key.deferrable or not key.valid
                     if not context.transaction.is_deferred(key):
                         self.referring.append((key, change))
             if change.deleted is not None:
                 for child, key in state.references_to(id):
+                    self.is_deferrable |= key.deferrable
                     await self._changed_keys(resolved(context, child, key), change)
         for reference, keys in self.gone:
             await check_unreferenced(context, reference, keys)
@@ -93,23 +110,25 @@ class _Following:
                 old, pairs = None, change.updated
                 if pairs is not None and pairs[1].num_rows == new.num_rows:
                     new = with_changed_reference(reference, *pairs)
-            await check_present(context, reference, new, old)
+            self.refers.append(await check_present(context, reference, new, old))
 
     async def _changed_keys(self, reference: Reference, change: Staging) -> None:
         """Act on the keys that a change has deleted, or note them for the check at the end."""
         assert change.deleted is not None
         key, deferred = reference.key, self.context.transaction.is_deferred(reference.key)
+        index, _ = await _referenced(self.context, reference)
         old, new = change.updated or (None, None)
         found: list[tuple[ReferredKeys, Action, Pairs | None]] = []
         if old is not None and new is not None and old.num_rows:
             acts = key.on_update != "no action"
-            keys = changed_keys(reference, old, new)
+            keys = changed_keys(reference, index, old, new)
             if len(keys) and not acts:
-                keys = gone_keys(reference, old, change.inserted)
+                keys = gone_keys(reference, index, old, change.inserted)
             found.append((keys, key.on_update, (old, new)))
         if old is None or change.deleted.num_rows > old.num_rows:
             kept = change.inserted if key.on_delete == "no action" else None
-            found.append((gone_keys(reference, change.deleted, kept, old), key.on_delete, None))
+            gone = gone_keys(reference, index, change.deleted, kept, old)
+            found.append((gone, key.on_delete, None))
         for keys, action, pairs in found:
             if not len(keys):
                 continue
@@ -146,8 +165,7 @@ def resolved(context: StatementContext, child: GlobalId, key: ForeignKey) -> Ref
 
     Raises TableAltered if the referenced key is another one by now.
     """
-    planned = target_of(context, child).planned
-    parent = target_of(context, key.references).planned
+    planned, parent = planned_of(context, child), planned_of(context, key.references)
     found = reference_of(child, key, planned.desc, parent.desc, parent.unique)
     if found is None:
         raise TableAltered
@@ -181,13 +199,13 @@ async def check_present(
         raise not_present(state, reference, keys.out_of_range, 0, viewer)
     if is_many:
         index.settled()
-        missing = await blocking.run(context.engines.executor, first_missing, index, own, keys)
+        missing = await blocking.run(context.engines.executor, missing_places, index, own, keys)
     else:
-        missing = first_missing(index, own, keys)
-    if missing is None:
+        missing = missing_places(index, own, keys)
+    if not missing:
         return keys
-    if are_all or _is_written(context, reference, index, keys.take([missing])):
-        raise not_present(state, reference, keys.columns, missing, viewer)
+    if are_all or _is_written(context, reference, index, keys.take(missing[:1])):
+        raise not_present(state, reference, keys.columns, missing[0], viewer)
     return keys
 
 
@@ -206,13 +224,12 @@ async def check_unreferenced(
     """Raise ForeignKeyViolation if a row refers to a key that is there no more, or is `anyway`."""
     if not anyway:
         index, own = await _referenced(context, reference)
-        there = present(index, own, gone)
-        gone = gone.take(np.flatnonzero(~there).tolist())
+        gone = gone.take(missing_places(index, own, gone))
         if not len(gone):
             return
     rows = await referring_rows(context, reference, gone)
     if rows.num_rows:
-        columns = [rows.column(i).combine_chunks() for i in reference.columns]
+        columns = [rows.table.column(i).combine_chunks() for i in reference.columns]
         state = context.planner.state
         raise still_referenced(state, reference, columns, 0, context.viewer)
 
@@ -221,9 +238,9 @@ async def _referenced(
     context: StatementContext, reference: Reference
 ) -> tuple[KeyIndex, OwnRows | None]:
     """Return the index of the referenced key, and the transaction's own rows by it."""
-    parent = target_of(context, reference.parent)
+    parent = planned_of(context, reference.parent)
     await context.tables.keys.ready(reference.parent)
-    index = key_index(context, parent, reference.constraint)
+    index = key_index(context, reference.parent, parent.desc, reference.constraint)
     written = context.transaction.rows(reference.parent)
     return index, written.by_key(index.layout) if written else None
 
@@ -296,21 +313,22 @@ def _called(planner: Planner, parts: tuple[str, ...], *, deferred: bool) -> list
     return deferrable
 
 
-async def _check_all(context: StatementContext, id: GlobalId) -> list[ReferredKeys]:
-    """Check the deferrable foreign keys of a table, and to it, over all that was written.
+async def referred_at_commit(context: StatementContext, id: GlobalId) -> Sequence[ReferredKeys]:
+    """Return the keys to which a table's new rows refer, after checks that were deferred.
 
-    Return the keys to which its rows refer.
+    Left out are keys of tables that the transaction has made or altered, which nobody else writes
+    until it ends.
     """
     transaction, state = context.transaction, context.planner.state
-    keys, references = state.foreign_keys_of(id), state.references_to(id)
-    if not keys and not references:
-        return []
+    known = transaction.staged.refers.get(id)
+    if known is not None and transaction.catalog is None:
+        return known
     new, old = net_rows(context, id)
-    for child, key in references:
+    for child, key in state.references_to(id):
         if key.deferrable:
             await _check_references(context, child, key, old, new)
     found = []
-    for key in keys:
+    for key in state.foreign_keys_of(id):
         reference = resolved(context, id, key)
         if key.deferrable:
             referred = await check_present(context, reference, new, old)
@@ -347,15 +365,5 @@ async def _check_references(
     """Check that no row of `child` refers to a key that has gone from the table of the rows."""
     if "no action" in (key.on_delete, key.on_update):
         reference = resolved(context, child, key)
-        await check_unreferenced(context, reference, gone_keys(reference, old, new))
-
-
-async def referred_at_commit(context: StatementContext) -> list[ReferredKeys]:
-    """Return the keys to which the transaction's rows refer, after checks that were deferred.
-
-    Left out are keys of tables that it has made or altered, which nobody else writes until it ends.
-    """
-    found = []
-    for id in context.transaction.staged.rows:
-        found += await _check_all(context, id)
-    return found
+        index, _ = await _referenced(context, reference)
+        await check_unreferenced(context, reference, gone_keys(reference, index, old, new))

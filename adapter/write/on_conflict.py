@@ -56,7 +56,7 @@ async def stage_on_conflict(
     """
     await context.tables.keys.ready(target.id)
     named = [each for each in target.planned.unique if each.name in conflict.arbiters]
-    arbiters = [key_index(context, target, each) for each in named]
+    arbiters = [key_index(context, target.id, target.desc, each) for each in named]
     most = FEW if len(context.many) == 1 else MOST
     if rows.num_rows <= most and all(index.layout.takes_tuples for index in arbiters):
         done = await _stage_few(context, target, conflict, rows, counts, arbiters)

@@ -6,13 +6,16 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.plans.row_sources import indexed_by
 from foreshore.adapter.read.bound.timestamp import read_time
 from foreshore.adapter.read.keys.key_lookup import locked_under
+from foreshore.adapter.read.keys.locked_rows import rows_under_keys
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Staging, Target
 from foreshore.adapter.write.source import with_own_rows, with_row_outputs
 from foreshore.adapter.write.stage import checked
-from foreshore.adapter.write.target import committed_rows, target_of
+from foreshore.adapter.write.target import committed_rows, planned_of
+from foreshore.catalog.planned import Planned
 from foreshore.compute.arrange.key import hash_columns, pairs_equal
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.keys.key_casts import cast_keys
@@ -28,12 +31,24 @@ from foreshore.types import SqlType
 
 async def referring_rows(
     context: StatementContext, reference: Reference, keys: ReferredKeys
-) -> pa.Table:
-    """Return the rows, with `__diff`, of the table of a foreign key that refer to `keys`.
+) -> TableRows:
+    """Return the rows of the table of a foreign key that refer to `keys`.
 
     The commit checks that they are all.
     """
-    child = target_of(context, reference.child)
+    child = planned_of(context, reference.child)
+    if keys.tuples is not None:
+        source = indexed_by(reference.child, child, reference.columns)
+        few = None if source is None else await rows_under_keys(context, source, keys.tuples)
+        if few is not None:
+            return TableRows.inserted(child.desc, few)
+    return TableRows.of_table(child.desc, await _referring_columns(context, reference, keys, child))
+
+
+async def _referring_columns(
+    context: StatementContext, reference: Reference, keys: ReferredKeys, child: Planned
+) -> pa.Table:
+    """Return the same with `__diff`."""
     sought, valid = cast_keys(keys.columns, reference.key_types, reference.types)
     if not valid.all():
         sought = [column.filter(pa.array(valid)) for column in sought]
@@ -79,17 +94,16 @@ async def acted(
     target: Target,
     reference: Reference,
     action: Action,
-    rows: pa.Table,
+    old: TableRows,
     updated: tuple[TableRows, TableRows] | None,
 ) -> Staging:
     """Return the change that an action makes of the rows that refer to gone keys.
 
     `updated` are the old and new rows of the referenced table, None if the keys were deleted.
     """
-    old = TableRows.of_table(target.desc, rows)
     if action == "cascade" and updated is None:
         return Staging(target, old, None)
-    columns, diffs = split_diffs(rows)
+    columns, diffs = split_diffs(old.table)
     if action == "cascade":
         assert updated is not None
         found = list(columns)
@@ -109,7 +123,7 @@ async def acted(
                 outputs.append(target.planned.defaults[place])
             else:
                 outputs.append(value)
-        made = await with_row_outputs(context, rows, outputs, target)
+        made = await with_row_outputs(context, old.table, outputs, target)
         new = TableRows.of_table(target.desc, made)
     new = checked(context, target, new)
     return Staging(target, old, new, (old, new))

@@ -149,7 +149,7 @@ async def stage_rows(
         await tables.keys.ready(id)
         before, are_few = transaction.staged.rows.get(id), _are_few(parts)
     for constraint in unique:
-        index = key_index(context, target, constraint)
+        index = key_index(context, id, target.desc, constraint)
         own = before.by_key(index.layout) if before else None
         args = context, target, index, own, parts, deleted is not None
         if are_few:
@@ -218,10 +218,12 @@ def _by_key(
     return found
 
 
-def key_index(context: StatementContext, target: Target, constraint: Unique) -> KeyIndex:
+def key_index(
+    context: StatementContext, id: GlobalId, desc: RelationDesc, constraint: Unique
+) -> KeyIndex:
     """Return the index of the committed rows; an empty one for a table that is new."""
-    index = committed_index(context, target.id, constraint, target.desc)
-    return KeyIndex(target.id, constraint, target.desc, 0) if index is None else index
+    index = committed_index(context, id, constraint, desc)
+    return KeyIndex(id, constraint, desc, 0) if index is None else index
 
 
 def committed_index(

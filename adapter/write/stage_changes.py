@@ -6,7 +6,10 @@ from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Staging, Target
 from foreshore.adapter.write.foreign_keys import follow
 from foreshore.adapter.write.stage import stage_rows
+from foreshore.compute.keys.references import ReferredKeys
 from foreshore.table_rows import TableRows
+
+MOST_NOTED = 64  # changes of a table; the commit finds the keys of more by itself
 
 
 async def stage(
@@ -25,9 +28,14 @@ async def stage(
     if context.staging is not None:
         context.staging.append(Staging(target, deleted, inserted, updated))
         return
+    staged, id = context.transaction.staged, target.id
+    known: tuple[ReferredKeys, ...] | None = ()
+    if id in staged.rows:
+        known = staged.refers.get(id) if deleted is None else None
+        known = None if known is not None and len(known) > MOST_NOTED else known
     await stage_rows(context, target, deleted=deleted, inserted=inserted)
-    if context.planner.state.has_foreign_keys(target.id):
-        await follow_foreign_keys(context, (Staging(target, deleted, inserted, updated),))
+    if context.planner.state.has_foreign_keys(id):
+        await follow(context, (Staging(target, deleted, inserted, updated),), known)
 
 
 async def stage_all(context: StatementContext, changes: Sequence[Staging]) -> None:

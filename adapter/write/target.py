@@ -27,17 +27,21 @@ def target_of(context: StatementContext, id: GlobalId, verb: str | None = None) 
     if not id.startswith("u"):
         raise WrongObjectType("cannot change a system relation", sqlstate="42501")
     refuse_marks_written(context.planner.state, id)
-    planned = _planned(context, id)
-    if planned is None:
-        raise context.tables.group.gone(id)
+    planned = planned_of(context, id)
     return Target(id, planned, planned.desc, len(planned.desc.columns))
 
 
-def _planned(context: StatementContext, id: GlobalId) -> Planned | None:
-    """Return the definition of a table as the running transaction sees it."""
+def planned_of(context: StatementContext, id: GlobalId) -> Planned:
+    """Return the definition of a table as the running transaction sees it.
+
+    Raises TableAltered or TableDropped if it has gone.
+    """
     change = context.transaction.staged.catalog
     planned = None if change is None else change.planned.get(id)
-    return planned or context.names.catalog.planned.get(id)
+    planned = planned or context.names.catalog.planned.get(id)
+    if planned is None:
+        raise context.tables.group.gone(id)
+    return planned
 
 
 def refuse_marks_written(state: State, id: GlobalId) -> None:
@@ -56,8 +60,7 @@ def require_unaltered(context: StatementContext, target: Target) -> None:
 
     Other constraints or defaults may apply to its rows now, though its shard is the same.
     """
-    if _planned(context, target.id) is not target.planned:
-        target_of(context, target.id)  # raises what has become of it
+    if planned_of(context, target.id) is not target.planned:
         raise TableAltered
 
 

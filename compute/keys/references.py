@@ -5,12 +5,11 @@ are the distinct keys to which some rows refer; a key with a NULL in it refers t
 are tuples, many are columns, as in a key index.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -134,21 +133,29 @@ def referred_keys(
 
     `index` is that of the referenced key. Raises MixedNulls.
     """
-    few = (
-        reference.takes_tuples
-        and new.are_tuples
-        and len(new.tuples) <= FEW
-        and (old is None or old.are_tuples)
-    )
-    if few:
+    if _are_few(reference, new, old):
         found = dict.fromkeys(_tuples(reference, new))
         for key in _tuples(reference, old) if old is not None else ():
             found.pop(key, None)
-        keys = [*found]
-        return ReferredKeys(reference, [index.layout.hash(key) for key in keys], keys, None)
+        return _few_keys(reference, index, found)
     columns = _valid_columns(reference, new)
     before = None if old is None else _valid_columns(reference, old)
     return keys_of_columns(reference, columns, before)
+
+
+def _are_few(reference: Reference, *parts: TableRows | None) -> bool:
+    """Whether keys are compared as tuples."""
+    if not reference.takes_tuples:
+        return False
+    for part in parts:
+        if part is not None and not (part.are_tuples and part.num_rows <= FEW):
+            return False
+    return True
+
+
+def _few_keys(reference: Reference, index: KeyIndex, keys: Iterable[Row]) -> ReferredKeys:
+    found = [*keys]
+    return ReferredKeys(reference, list(map(index.layout.hash, found)), found, None)
 
 
 def with_changed_reference(reference: Reference, old: TableRows, new: TableRows) -> TableRows:
@@ -226,40 +233,41 @@ def distinct_places(columns: Columns, types: Sequence[SqlType]) -> Ints:
     return np.sort(firsts)
 
 
-def first_missing(index: KeyIndex, own: OwnRows | None, keys: ReferredKeys) -> int | None:
-    """Return the place of a key that no row has at the newest time, with a transaction's `own`."""
+def missing_places(index: KeyIndex, own: OwnRows | None, keys: ReferredKeys) -> Sequence[int]:
+    """Return the places of keys that no row has at the newest time, with a transaction's `own`."""
     if keys.tuples is not None and (own is None or own.newest is not None):
         written = own.newest if own is not None and own.newest is not None else {}
+        places = []
         for place, (hash, key) in enumerate(zip(keys.hashes, keys.tuples, strict=True)):
             row = written[key] if key in written else index.newest.newest(hash, key).row
             if row is None:
-                return place
-        return None
+                places.append(place)
+        return places
     if not len(keys):
-        return None
-    places, _ = index.look_up(own).find(keys.columns, NEWEST)
-    missing = np.setdiff1d(np.arange(len(keys)), places, assume_unique=False)
-    return int(missing[0]) if len(missing) else None
-
-
-def present(index: KeyIndex, own: OwnRows | None, keys: ReferredKeys) -> npt.NDArray[np.bool_]:
-    """Return which keys a row has at the newest time, with a transaction's `own`."""
-    places, _ = index.look_up(own).find(keys.columns, NEWEST)
-    found = np.zeros(len(keys), np.bool_)
-    found[places] = True
-    return found
+        return ()
+    there, _ = index.look_up(own).find(keys.columns, NEWEST)
+    missing: list[int] = np.setdiff1d(np.arange(len(keys)), there, assume_unique=False).tolist()
+    return missing
 
 
 def gone_keys(
     reference: Reference,
+    index: KeyIndex,
     old: TableRows,
     new: TableRows | None,
     beside: TableRows | None = None,
 ) -> ReferredKeys:
     """Return the keys of `old` rows of the referenced table that no `new` row has.
 
-    Nor a row in `beside`.
+    Nor a row in `beside`. `index` is that of the key.
     """
+    if _are_few(reference, old, new, beside):
+        found = dict.fromkeys(map(index.layout.key, old.tuples))
+        found.pop(None, None)
+        for other in (new, beside):
+            for row in () if other is None else other.tuples:
+                found.pop(index.layout.key(row), None)
+        return _few_keys(reference, index, filter(None, found))
     columns = _key_columns(reference, old)
     hashes = hash_columns(columns, reference.key_types, len(columns[0]))
     kept = np.ones(len(hashes), np.bool_)
@@ -271,8 +279,16 @@ def gone_keys(
     return ReferredKeys(reference, hashes[kept].tolist(), None, columns)
 
 
-def changed_keys(reference: Reference, old: TableRows, new: TableRows) -> ReferredKeys:
+def changed_keys(
+    reference: Reference, index: KeyIndex, old: TableRows, new: TableRows
+) -> ReferredKeys:
     """Return the keys of `old` rows that differ from those of the `new` rows, in the same order."""
+    if _are_few(reference, old, new):
+        pairs = zip(
+            map(index.layout.key, old.tuples), map(index.layout.key, new.tuples), strict=True
+        )
+        found = dict.fromkeys(before for before, after in pairs if before != after)
+        return _few_keys(reference, index, filter(None, found))
     before, after = key_columns(reference, old), key_columns(reference, new)
     differs = np.zeros(old.num_rows, np.bool_)
     valid = np.ones(old.num_rows, np.bool_)

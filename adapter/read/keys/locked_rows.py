@@ -47,7 +47,7 @@ async def locked_rows(
         require_distinct(named)
         keys = [*chain.from_iterable(named)]
     assert keys is not None
-    rows = await _rows_under_keys(context, plan, keys, nowait=nowait)
+    rows = await rows_under_keys(context, plan.source, keys, nowait=nowait)
     if rows is None:
         require_single(context)
         return None
@@ -68,11 +68,15 @@ async def locked_rows(
     return named, found
 
 
-async def _rows_under_keys(
-    context: StatementContext, plan: LockedRead, keys: Sequence[Row], *, nowait: bool = False
+async def rows_under_keys(
+    context: StatementContext,
+    source: KeyedTable | IndexedTable,
+    keys: Sequence[Row],
+    *,
+    nowait: bool = False,
 ) -> list[Row] | None:
     """Return the rows under keys, whole ones, which are locked; None as `locked_rows` does."""
-    transaction, source = context.transaction, plan.source
+    transaction = context.transaction
     index = await index_of(context, source)
     if index is None or len(keys) > MANY:
         return None
