@@ -186,7 +186,7 @@ class Mirror:
                 into.insert(updates, upper)
 
     def _inserted(self, window: Window) -> None:
-        _, upper, rows, errors = window
+        lower, upper, rows, errors = window
         self._known = upper
         if self._waiting:
             self._wake(upper)
@@ -196,7 +196,7 @@ class Mirror:
             if updates is not None:
                 last = int(times_of(updates).to_numpy().max())
                 self._changed_at = max(self._changed_at, last)
-                self.unread += updates.num_rows
+                self.unread += updates.num_rows if lower else 0  # the first ones are the contents
         self._forget_changed(rows)
         self._changed(self)
 

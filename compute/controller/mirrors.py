@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 class Bounds:
     """The bounds of mirrors."""
 
-    rows: int = 100_000  # updates of one mirror
+    rows: int = 250_000  # updates of one mirror
     bytes: int = 16 << 20  # of one mirror
     all_bytes: int = 128 << 20  # of all mirrors
     reads: int = 3  # of an index, until it gets a mirror

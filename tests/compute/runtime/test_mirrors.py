@@ -236,6 +236,17 @@ def test_a_mirror_that_nobody_reads_ends_when_much_changes(tmp_path: Path) -> No
     run(scenario)
 
 
+def test_contents_of_an_index_are_no_changes_that_nobody_reads(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path, launcher=InProcessLauncher()) as env:
+            first = await begin(env)
+            env.compute.mirrors.bounds = replace(env.compute.mirrors.bounds, unread=1)
+            await mirrored(env, first)
+            assert [each.records for each in env.compute.mirrors.sizes()] == [2]
+
+    run(scenario)
+
+
 def test_the_mirror_read_last_keeps_its_place(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path, launcher=InProcessLauncher()) as env:
