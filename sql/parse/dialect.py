@@ -70,7 +70,10 @@ class Foreshore(Postgres):
         }  # fmt: skip
         COMMANDS: ClassVar[set[TokenType]] = set()
         HEREDOC_STRINGS: ClassVar[list[str | tuple[str, str]]] = []
-        SINGLE_TOKENS = {**Postgres.Tokenizer.SINGLE_TOKENS, "$": TokenType.PARAMETER}
+        SINGLE_TOKENS = {
+            **Postgres.Tokenizer.SINGLE_TOKENS,
+            **{"$": TokenType.PARAMETER, "@": TokenType.DAT},
+        }
 
         def _init_core(self) -> TokenizerCore:
             core = super()._init_core()

@@ -337,3 +337,5 @@ select min('1')
 select 'a' 'b'
 select nextval('')
 select nextval('a b')
+select @ null::numeric, @ null::int
+select @ current_date - 1
