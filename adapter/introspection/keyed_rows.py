@@ -1,6 +1,6 @@
 """Rows of relations of the catalog as tuples, found by values of their columns."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,12 +31,13 @@ class KeyedRows:
         self._types = [column.type for column in columns]
         self._rows = rows
         self._readers: dict[int, Reader] = {}
+        self._reads: dict[frozenset[int], list[Reader]] = {}  # of rows with some columns
         self._places: dict[tuple[int, ...], dict[Row, list[int]]] = {}
 
     def under(
         self,
         columns: tuple[int, ...],
-        used: Collection[int],
+        used: frozenset[int],
         keys: Sequence[Row],
         most: int | None = None,
     ) -> list[Row]:
@@ -50,7 +51,10 @@ class KeyedRows:
             places = [at for key in keys for at in by_key.get(key, ())]
         if most is not None and len(places) > most:
             raise TooMany
-        reads = [self._reader(i) if i in used else _skipped for i in range(len(self._types))]
+        reads = self._reads.get(used)
+        if reads is None:
+            reads = [self._reader(i) if i in used else _skipped for i in range(len(self._types))]
+            self._reads[used] = reads
         return [tuple([read(at) for read in reads]) for at in places]
 
     def _places_by(self, columns: tuple[int, ...]) -> Mapping[Row, list[int]]:
@@ -81,7 +85,7 @@ class NamedRows:
     def under(
         self,
         columns: tuple[int, ...],
-        used: Collection[int],
+        used: frozenset[int],
         keys: Sequence[Row],
         most: int | None = None,
     ) -> list[Row]:

@@ -56,5 +56,7 @@ def sort_whole_rows(rows: list[Any], keys: Sequence[SortKey]) -> None:
 
 def sort_rows(rows: list[Any], keys: Sequence[SortKey]) -> None:
     """Sort rows by keys, the first one first."""
+    if len(rows) < 2:
+        return
     for key in reversed(keys):
         key.sort(rows)

@@ -245,8 +245,8 @@ class Scalars:
             )
         one = None if function.one is None else function.one(types)
         if one is not None:
-            given = ", ".join(each.text for each in args)
-            return self._strict(f"{source.constant(one)}({given})", args)
+            text = f"{source.constant(one)}({', '.join(each.text for each in args)})"
+            return self._strict(text, args) if function.strict else Value(source.assign(text), True)
         return self._by_kernel(call, args)
 
     def _in_list(self, call: Call, row: Row) -> Value:

@@ -52,11 +52,10 @@ def compiled(scalar: Scalar) -> Cell:
         case Or(args=args):
             return _junction([compiled(arg) for arg in args], True)
         case Call(function=key, args=args):
-            types = signature(scalar)
-            one = scalar_function(key).one
-            compute = None if one is None else one(types)
+            types, function = signature(scalar), scalar_function(key)
+            compute = function.one(types) if function.strict and function.one else None
             if compute is not None:
-                only = scalar_function(key).only_error(types)
+                only = function.only_error(types)
                 return _called(compute, [compiled(arg) for arg in args], only)
     return _by_kernels(scalar)
 

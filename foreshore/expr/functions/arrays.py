@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -18,6 +19,7 @@ from foreshore.expr.functions.comparison import compare
 from foreshore.expr.functions.function import (
     Kernel,
     Literals,
+    One,
     Outcome,
     Renderer,
     Signature,
@@ -26,7 +28,7 @@ from foreshore.expr.functions.function import (
     hidden,
 )
 from foreshore.expr.functions.number import rows_of
-from foreshore.expr.functions.rows import collect, computed, fail, mapped
+from foreshore.expr.functions.rows import WithSingle, collect, computed, fail, mapped
 from foreshore.expr.functions.temporal import DAY, HIGHEST, LEAST, LOWEST, data_rows
 from foreshore.expr.functions.text import output_of
 from foreshore.expr.series import MAX_ROWS
@@ -82,7 +84,14 @@ def by_elements(compute: Callable[..., Any]) -> Kernel:
         data = [from_array(a, t) for a, t in zip(arrays, types.args, strict=True)]
         return collect(types, lambda *row: compute(key, *row), zip(*data, strict=True))
 
-    return kernel
+    return WithSingle(kernel, _with_key(compute))
+
+
+def _with_key(compute: Callable[..., Any]) -> One:
+    """Return the function of single data of `compute`, which gets the elements' key first."""
+    return lambda types: partial(
+        compute, element_key(next(t.element for t in types.args if t.element is not None))
+    )
 
 
 def contains(key: Any, a: Any, b: Any) -> bool:
@@ -108,7 +117,7 @@ def _nullable(compute: Callable[..., Any]) -> Kernel:
         values = [compute(key, *row) for row in zip(*data, strict=True)]
         return to_array(values, types.result)
 
-    return kernel
+    return WithSingle(kernel, _with_key(compute))
 
 
 def _append(types: Signature, array: pa.Array, item: pa.Array) -> Outcome:

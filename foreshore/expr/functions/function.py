@@ -96,8 +96,8 @@ class ScalarFunction:
     error: "str | Callable[[Signature], str | None] | None" = None
     # SQL for the error's text or NULL, for both engines, if there are several errors.
     error_sql: Rendering | None = None
-    # The kernel for one row without NULLs, on data; raises Failure. For strict functions; None if
-    # data of the types do not have the equality of values.
+    # The kernel for one row, on data, without NULLs if it is strict; raises Failure. None if data
+    # of the types do not have the equality of values.
     one: One | None = None
 
     def may_fail(self, signature: Signature) -> bool:
@@ -193,7 +193,7 @@ def declare(
         fails=fails,
         error=error,
         error_sql=error_sql,
-        one=one or (getattr(kernel, "one", None) if strict else None),
+        one=one or getattr(kernel, "one", None),
     )
     assert function.key not in BY_KEY, function.key
     BY_KEY[function.key] = function
@@ -237,8 +237,7 @@ def hidden(
 ) -> ScalarFunction:
     """Declare a function without an SQL name: a cast, a finishing step, a generic form."""
     patterns = tuple(args.split())
-    if options.get("strict", True):
-        options.setdefault("one", getattr(kernel, "one", None))
+    options.setdefault("one", getattr(kernel, "one", None))
     function = ScalarFunction(
         key=key, name=key.split("(")[0], args=patterns, result=result, kernel=kernel, **options
     )
