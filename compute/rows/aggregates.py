@@ -1,6 +1,6 @@
 """Aggregates over the rows of a group, as functions of the tuples of their arguments."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
@@ -128,12 +128,17 @@ def _string(aggregate: Aggregate) -> Finish:
     def finish(entries: list[Entry]) -> Datum:
         entries = [entry for entry in entries if entry[0] is not None]
         sort_rows(entries, keys)
-        parts: list[Any] = []
-        for text, delimiter, *_ in entries:
-            parts += (delimiter or text[:0], text)  # type: ignore[index]
-        return parts[0][:0].join(parts[1:]) if parts else None
+        return joined(entries)
 
     return finish
+
+
+def joined(entries: Sequence[Entry]) -> Datum:
+    """Return texts with delimiters, the first one's left out; NULL if there are none."""
+    parts: list[Any] = []
+    for text, delimiter, *_ in entries:
+        parts += (delimiter or text[:0], text)  # type: ignore[index]
+    return parts[0][:0].join(parts[1:]) if parts else None
 
 
 def sort_keys(aggregate: Aggregate) -> list[SortKey]:

@@ -414,7 +414,7 @@ class Relations:
         own, whole = _sort_keys(node.order_key, columns)
         sort = _sort_of(columns)
         append = source.constant(
-            windowed(width, own, lambda rows: sort(rows, whole), node.functions)
+            windowed(width, own, node.order_key, lambda rows: sort(rows, whole), node.functions)
         )
         partitions, number = source.assign("{}"), source.assign("0")
 

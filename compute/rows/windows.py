@@ -1,17 +1,30 @@
 """Window functions over the rows of a partition, as functions of the tuples of their arguments."""
 
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from itertools import chain
 from typing import Any, NamedTuple
 
-from foreshore.compute.rows.aggregates import finish_of
+from foreshore.calendar import (
+    DATE_INFINITY,
+    DATE_MINUS_INFINITY,
+    TIMESTAMP_INFINITY,
+    TIMESTAMP_MINUS_INFINITY,
+)
+from foreshore.compute.rows.aggregates import finish_of, joined
 from foreshore.compute.rows.ordering import SortKey
 from foreshore.compute.rows.source import NotCompiled, TooMany
-from foreshore.expr.ir import Frame, FrameBound, WindowFunction
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import Frame, FrameBound, OrderKey, WindowFunction
 from foreshore.expr.windows import aggregate_of
-from foreshore.types import Datum
+from foreshore.types import Datum, SqlType
 
 MOST_FRAMED = 20_000  # rows of all different frames of a partition
+_DAY = 86_400_000_000  # microseconds
+_INFINITE_TIMESTAMPS = (TIMESTAMP_MINUS_INFINITY, TIMESTAMP_INFINITY)
+_INFINITE_DATES = (DATE_MINUS_INFINITY, DATE_INFINITY)
 
 Entry = tuple[Datum, ...] | None  # the arguments for a row; None if the filter leaves it out
 Offsets = Sequence[Datum]  # of the start and the end of a frame; None for one without an offset
@@ -20,19 +33,23 @@ Offsets = Sequence[Datum]  # of the start and the end of a frame; None for one w
 class Peers(NamedTuple):
     """The groups of rows that are equal in the order: the number of each row's, where each begins.
 
-    After the starts of all groups comes the number of rows.
+    After the starts of all groups comes the number of rows. With them are the values of the order's
+    first key.
     """
 
     numbers: Sequence[int]
     starts: Sequence[int]
+    keys: Sequence[Datum]
 
 
 Values = Callable[[Sequence[Entry], Peers, Offsets], Sequence[Datum]]
+Places = Callable[[Frame, Peers, Datum], Sequence[int]]  # for each row; the last is the offset
 
 
 def windowed(
     width: int,
     order: Sequence[SortKey],
+    order_key: Sequence[OrderKey],
     sort: Callable[[list[Any]], None],
     functions: Sequence[WindowFunction],
 ) -> Callable[[list[Any], Sequence[Offsets]], list[tuple[Datum, ...]]]:
@@ -42,11 +59,11 @@ def windowed(
     function the offsets of its frame are given. Raises NotCompiled.
     """
     first = width + len(order)
-    values = [_values_of(function) for function in functions]
+    values = [_values_of(function, order_key) for function in functions]
 
     def append(rows: list[Any], offsets: Sequence[Offsets]) -> list[tuple[Datum, ...]]:
         sort(rows)
-        peers = _peers(rows, order)
+        peers = _peers(rows, order, [row[width] for row in rows] if order else ())
         found = [
             of([row[first + number] for row in rows], peers, offsets[number])
             for number, of in enumerate(values)
@@ -57,7 +74,7 @@ def windowed(
     return append
 
 
-def _peers(rows: Sequence[Any], order: Sequence[SortKey]) -> Peers:
+def _peers(rows: Sequence[Any], order: Sequence[SortKey], keys: Sequence[Datum]) -> Peers:
     numbers: list[int] = []
     starts: list[int] = []
     for place, row in enumerate(rows):
@@ -65,10 +82,11 @@ def _peers(rows: Sequence[Any], order: Sequence[SortKey]) -> Peers:
         if not is_peer:
             starts.append(place)
         numbers.append(len(starts) - 1)
-    return Peers(numbers, (*starts, len(rows)))
+    return Peers(numbers, (*starts, len(rows)), keys)
 
 
-def _values_of(function: WindowFunction) -> Values:
+def _values_of(function: WindowFunction, order: Sequence[OrderKey]) -> Values:
+    frame = function.frame
     match function.function:
         case "row_number":
             return lambda entries, *_: range(1, len(entries) + 1)
@@ -82,18 +100,23 @@ def _values_of(function: WindowFunction) -> Values:
             return lambda entries, *_: _shifted(entries, 1)
         case "last_known":
             return lambda entries, *_: _last_known(entries)
-        case "array_agg" | "string_agg":
-            raise NotCompiled(function.function)
         case "last_value":
-            return _of_frames(function.frame, lambda entries, at, rows: _value(entries, rows[-1:]))
+            return _of_frames(frame, order, lambda entries, at, rows: _value(entries, rows[-1:]))
         case "nth_value":
-            return _of_frames(function.frame, _nth)
-    finish = finish_of(aggregate_of(function))
+            return _of_frames(frame, order, _nth)
+    finish = _LISTED.get(function.function) or finish_of(aggregate_of(function))
 
     def aggregated(entries: Sequence[Entry], at: int, rows: Sequence[int]) -> Datum:
         return finish([entry for i in rows if (entry := entries[i]) is not None])
 
-    return _of_frames(function.frame, aggregated)
+    return _of_frames(frame, order, aggregated)
+
+
+# Aggregates of the entries in the order of the rows.
+_LISTED: dict[str, Callable[[Sequence[Any]], Datum]] = {
+    "array_agg": lambda entries: tuple([entry[0] for entry in entries]) if entries else None,
+    "string_agg": lambda entries: joined([entry for entry in entries if entry[0] is not None]),
+}
 
 
 def _shifted(entries: Sequence[Entry], sign: int) -> list[Datum]:
@@ -122,23 +145,28 @@ def _last_known(entries: Sequence[Entry]) -> list[Datum]:
 
 
 def _of_frames(
-    frame: Frame, value: Callable[[Sequence[Entry], int, Sequence[int]], Datum]
+    frame: Frame,
+    order: Sequence[OrderKey],
+    value: Callable[[Sequence[Entry], int, Sequence[int]], Datum],
 ) -> Values:
     """Return the function from the rows of each frame, by their places, to its value.
 
     Rows with the same frame have the same value, unless it is an `nth_value`.
     """
-    if frame.unit == "range" and any(e is not None and e.offset for e in (frame.start, frame.end)):
-        raise NotCompiled("a distance from a value")
+    starts, ends = (
+        _by_distance(each, order[0], is_start=each is frame.start)
+        if frame.unit == "range" and each is not None and each.offset is not None
+        else places
+        for each, places in ((frame.start, _starts), (frame.end, _ends))
+    )
 
     def values(entries: Sequence[Entry], peers: Peers, offsets: Offsets) -> list[Datum]:
-        before, after = map(_distance, (frame.start, frame.end), offsets)
+        begins, stops = starts(frame, peers, offsets[0]), ends(frame, peers, offsets[1])
         found: list[Datum] = []
         known: dict[tuple[int, ...], Datum] = {}
         framed = 0
-        for at in range(len(entries)):
-            begin = _start(frame, before, peers, at)
-            end = max(_end(frame, after, peers, at), begin)
+        for at, (begin, stop) in enumerate(zip(begins, stops, strict=True)):
+            end = max(stop, begin)
             key = begin, end, *((at,) if frame.exclude != "nothing" or value is _nth else ())
             if key not in known:
                 framed += end - begin
@@ -161,24 +189,92 @@ def _distance(bound: FrameBound | None, offset: Datum) -> int:
     return -distance if bound.side == "preceding" else distance
 
 
-def _start(frame: Frame, distance: int, peers: Peers, at: int) -> int:
-    """Return the place of the first row of a frame."""
+def _starts(frame: Frame, peers: Peers, offset: Datum) -> Sequence[int]:
+    """Return the place of the first row of each row's frame."""
+    count = len(peers.numbers)
+    distance = _distance(frame.start, offset)
     if frame.start is None:
-        return 0
+        return [0] * count
     if frame.unit == "rows":
-        return min(max(at + distance, 0), len(peers.numbers))
-    group = peers.numbers[at] + distance
-    return peers.starts[min(max(group, 0), len(peers.starts) - 1)]
+        return [min(max(at + distance, 0), count) for at in range(count)]
+    last = len(peers.starts) - 1
+    return [peers.starts[min(max(group + distance, 0), last)] for group in peers.numbers]
 
 
-def _end(frame: Frame, distance: int, peers: Peers, at: int) -> int:
-    """Return the place after the last row of a frame."""
+def _ends(frame: Frame, peers: Peers, offset: Datum) -> Sequence[int]:
+    """Return the place after the last row of each row's frame."""
+    count = len(peers.numbers)
+    distance = _distance(frame.end, offset) + 1
     if frame.end is None:
-        return len(peers.numbers)
+        return [count] * count
     if frame.unit == "rows":
-        return min(max(at + distance + 1, 0), len(peers.numbers))
-    group = peers.numbers[at] + distance + 1
-    return peers.starts[min(max(group, 0), len(peers.starts) - 1)]
+        return [min(max(at + distance, 0), count) for at in range(count)]
+    last = len(peers.starts) - 1
+    return [peers.starts[min(max(group + distance, 0), last)] for group in peers.numbers]
+
+
+def _by_distance(bound: FrameBound, key: OrderKey, *, is_start: bool) -> Places:
+    """Return what finds an end of frames at a distance from the value of the order's only key.
+
+    Where the value is NULL, the peers are the end.
+    """
+    number = _number_of(type_of(key.expr))
+    sign = -1 if bound.side == "preceding" else 1
+    find = bisect_left if is_start else bisect_right
+
+    def places(_: Frame, peers: Peers, offset: Datum) -> Sequence[int]:
+        distance = sign * number(offset)
+        values = [None if each is None else number(each) for each in peers.keys]
+        if key.descending:
+            values = [None if each is None else -each for each in values]
+        known = [each for each in values if each is not None]
+        before = 0 if values[0] is not None else len(values) - len(known)  # NULL comes first
+        return [
+            peers.starts[group + (not is_start)]
+            if each is None
+            else before + find(known, each + distance)
+            for each, group in zip(values, peers.numbers, strict=True)
+        ]
+
+    return places
+
+
+def _number_of(type: SqlType) -> Callable[[Any], Any]:
+    """Return the function from values of an order's key, and distances from these, to numbers.
+
+    It raises TooMany for what is no finite number. Raises NotCompiled.
+    """
+    match type.name:
+        case "int2" | "int4" | "int8":
+            return int
+        case "numeric":
+            return lambda datum: _finite(Decimal(str(datum)))
+        case "float4" | "float8":
+            return _finite
+        case "timestamp" | "timestamptz":
+            return lambda datum: _micros(datum, 1, _INFINITE_TIMESTAMPS)
+        case "date":
+            return lambda datum: _micros(datum, _DAY, _INFINITE_DATES)
+        case _:
+            raise NotCompiled(f"distances of {type.name}")
+
+
+def _finite(number: Any) -> Any:
+    if not math.isfinite(number):
+        raise TooMany
+    return number
+
+
+def _micros(datum: Any, unit: int, infinite: Sequence[int]) -> int:
+    """Return a moment, or the length of an interval without months, which differ."""
+    if not isinstance(datum, tuple):
+        if datum in infinite:
+            raise TooMany
+        return int(datum * unit)
+    months, days, micros = datum
+    if months:
+        raise TooMany
+    return int(days * _DAY + micros)
 
 
 def _kept(frame: Frame, peers: Peers, at: int, begin: int, end: int) -> Sequence[int]:

@@ -31,6 +31,7 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     Union,
+    Window,
 )
 from foreshore.expr.number_cost import (
     cost_of_numbers,
@@ -60,6 +61,7 @@ MANY_PARTS = 1000  # of a relation
 MANY_ROWS = 1_000_000  # of a join, or of elements of arrays
 MANY_GIVEN = 250_000  # elements of an array of literals
 MOST = 1 << 62
+_LISTS = ("array_agg", "string_agg")  # a value may be in the lists of all rows of a window
 _OF_ONE_SIZE = frozenset(
     "bool int2 int4 int8 oid float4 float8 date time timestamp timestamptz uuid char"
     " regclass regnamespace regproc regtype regrole".split()
@@ -437,6 +439,8 @@ def _is_cast_of_integers(call: Call) -> bool:
 def has_growing_call(relation: Relation) -> bool:
     """Whether `relation` makes values that may be much longer than those that it reads."""
     for node in walk_relations(relation):
+        if isinstance(node, Window) and any(e.function in _LISTS for e in node.functions):
+            return True
         if any(map(grows, node.arrays if isinstance(node, FlatMap) else scalars_of(node))):
             return True
     return False

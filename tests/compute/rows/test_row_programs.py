@@ -28,7 +28,7 @@ from tests.effort import examples
 from tests.model import evaluate
 from tests.relations import histories, lowered_relations
 
-# Windows, products of arrays, and equal values that look different; more rows than there can be.
+# Products of arrays, and equal values that look different; more rows than there can be.
 NOT_DONE = dict.fromkeys(
     [
         "comoments of floats by key",
@@ -36,7 +36,6 @@ NOT_DONE = dict.fromkeys(
         "floats in lists, and the least of them",
         "except of floats",
         "running sums of floats",
-        "frames without peers",
     ],
     "not compiled",
 ) | dict.fromkeys(["except", "negative multiplicities"], "too many")
