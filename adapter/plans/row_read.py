@@ -143,14 +143,27 @@ class RowRead:
             takes_first,
         )
 
-    def rows(self, args: Sequence[Datum], value: SessionValue, find: Find) -> list[Row] | None:
-        """Return the finished rows; None if they are to be read another way."""
+    def rows(
+        self,
+        args: Sequence[Datum],
+        value: SessionValue,
+        find: Find,
+        known: Mapping[GlobalId, Iterable[Row]] | None = None,
+    ) -> list[Row] | None:
+        """Return the finished rows; None if they are to be read another way.
+
+        The rows of some sources may be `known`.
+        """
         if not _are_arguments_short(args):
             return None
         try:
-            if self.begins:
+            if known is not None:
+                sources = [each for each in self.sources if each.rows not in known]
+                found = self._found(sources, {**known}, args, value, find)
+            elif self.begins:
                 return self._first_rows(args, value, find)
-            found = self._found(self.sources, {}, args, value, find)
+            else:
+                found = self._found(self.sources, {}, args, value, find)
             return None if found is None else self._finished(found, args, value)
         except (TooMany, TooManyRows, RowFailed):
             return None
@@ -198,16 +211,6 @@ class RowRead:
                 return done
             more = len(taken)
 
-    def keys(self, args: Sequence[Datum], value: SessionValue) -> list[Row] | None:
-        """Return the keys of its only source; None if they are to be found another way."""
-        (source,) = self.sources
-        if not _are_arguments_short(args):
-            return None
-        try:
-            return _keys(source, {}, args, value)
-        except (TooMany, RowFailed):
-            return None
-
     def over(
         self, id: GlobalId, rows: Sequence[Row], args: Sequence[Datum], value: SessionValue
     ) -> list[Row] | None:
@@ -238,6 +241,16 @@ class RowRead:
         if self.offset is not None:
             offset = _bound(self.offset, args, value) or 0
         return limit, offset
+
+
+def keys_of(source: RowsSource, args: Sequence[Datum], value: SessionValue) -> list[Row] | None:
+    """Return the keys of a source that no other gives; None if they are to be found another way."""
+    if not _are_arguments_short(args):
+        return None
+    try:
+        return _keys(source, {}, args, value)
+    except (TooMany, RowFailed):
+        return None
 
 
 def _keys(

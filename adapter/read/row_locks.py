@@ -23,9 +23,10 @@ from foreshore.adapter.read.bound.bind import NOTHING_GIVEN, row_count_of
 from foreshore.adapter.read.bound.timestamp import move_forward, tables_below
 from foreshore.adapter.read.keys.key_lookup import locked_by_key, row_not_available
 from foreshore.adapter.read.keys.locked_rows import locked_rows
+from foreshore.adapter.read.keys.read_rows import rows_by_keys
 from foreshore.adapter.read.pipeline import prepared_peek, read_batch
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.compute.finish import expanded, finish
+from foreshore.compute.finish import batch_of_rows, expanded, finish
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import keys_of
 from foreshore.errors import ConcurrentUpdate, LockNotAvailable, NoActiveSqlTransaction
@@ -53,7 +54,13 @@ async def lock_and_read(context: StatementContext, locking: Locking) -> pa.Recor
             _check_unchanged(context)
             return finish(expanded(*found), found[1])
     locked = await _lock_tables(context, tables, locking)
-    rows = await read_batch(context)
+    read = context.prepared.made.programs.row_read
+    tuples = None if read is None else await rows_by_keys(context, read)
+    rows = (
+        await read_batch(context)
+        if tuples is None
+        else batch_of_rows(tuples, peek.query.desc.columns)
+    )
     return rows if locked else rows.slice(0, 0)  # a table without a key is skipped as a whole
 
 

@@ -25,11 +25,12 @@ async def select(context: StatementContext, plan: Select) -> Selected:
     """Run a SELECT."""
     programs = context.prepared.made.programs
     rows, read = None, programs.row_read
-    if plan.as_of is None and read is not None:
+    if plan.locking is not None:
+        if programs.locked_read is not None:
+            read = programs.locked_read.read
+            rows = await lock_rows(context, plan.locking, programs.locked_read)
+    elif plan.as_of is None and read is not None:
         rows = await rows_by_keys(context, read)
-    elif plan.locking is not None and programs.locked_read is not None:
-        read = programs.locked_read.read
-        rows = await lock_rows(context, plan.locking, programs.locked_read)
     if read is not None and rows is not None:
         desc = plan.desc
         if read.shows_names:

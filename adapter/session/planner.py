@@ -20,7 +20,7 @@ from foreshore.adapter.plans.access_path import (
     plan_peek,
 )
 from foreshore.adapter.plans.calls import calls_in
-from foreshore.adapter.plans.locked_read import plan_locked_read
+from foreshore.adapter.plans.locked_read import locked_read_of
 from foreshore.adapter.plans.prepared import (
     LONGEST_SCRIPT,
     MOST_STATEMENTS,
@@ -392,12 +392,17 @@ class SessionPlanner:
                 return Programs(template, rules, upsert)
             case Select(locking=None):
                 return Programs(row_read=plan_row_read(peek, planned))
-            case Select(locking=Locking(wait="block" | "error")) | Delete() | Merge():
-                return Programs(locked_read=plan_locked_read(peek, planned))
-            case Update(row_outputs=()):
-                locked = plan_locked_read(peek, planned)
-                rules = None if locked is None else rules_of(planned[plan.table])
-                return Programs(rules=rules, locked_read=locked)
+            case Select(locking=Locking(wait="block" | "error", tables=(table,))):
+                return _locking_programs(peek, planned, table)
+            case Select(locking=Locking(wait="block" | "error")):
+                return Programs(row_read=plan_row_read(peek, planned))
+            case Delete(table=table) | Merge(table=table) | Update(table=table):
+                found = _locking_programs(peek, planned, table)
+                if isinstance(plan, Update) and found.row_read is not None:
+                    return structs.replace(found, rules=rules_of(planned[table]))
+                return found
+            case Insert() if not peek.reads_nothing:
+                return Programs(upsert=upsert, row_read=plan_row_read(peek, planned))
             case _:
                 return Programs(upsert=upsert)
 
@@ -611,6 +616,15 @@ class SessionPlanner:
             session.variables["row_security"],
             self._collections()[1],
         )
+
+
+def _locking_programs(
+    peek: PeekPlan, planned: Mapping[GlobalId, Planned], table: GlobalId
+) -> Programs:
+    """Return the read of few rows of which those of `table` are locked."""
+    read = plan_row_read(peek, planned)
+    locked = None if read is None else locked_read_of(peek, read, table)
+    return Programs(locked_read=locked, row_read=read)
 
 
 def _uses_tables_only(plan: Plan, peek: PeekPlan | None, programs: Programs) -> bool:

@@ -23,16 +23,20 @@ from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.executions import require_apart
 from foreshore.adapter.write.returning import outcome_of, returned_of
 from foreshore.adapter.write.row_checks import require_policies
-from foreshore.adapter.write.source import queried_rows, with_row_outputs
+from foreshore.adapter.write.source import (
+    queried_rows,
+    rows_with_diffs,
+    selected_rows,
+    with_row_outputs,
+)
 from foreshore.adapter.write.stage import checked
 from foreshore.adapter.write.stage_changes import stage
 from foreshore.adapter.write.target import target_of
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.errors import CardinalityViolation
-from foreshore.expr.columns import columns_of
 from foreshore.rows import split_diffs, table_of
 from foreshore.sql.plan import Delete, Merge, MergeChecks, Update
-from foreshore.table_rows import Row, TableRows, columns_of_rows
+from foreshore.table_rows import Row, TableRows
 
 
 class _Found(NamedTuple):
@@ -97,33 +101,34 @@ async def _found(
     new, rest = slice((parts - 1) * width, parts * width), parts * width
     read = context.prepared.made.programs.locked_read
     found = None if read is None else await locked_rows(context, read)
-    if found is not None:
-        keys, by_execution = found
-        counts = [len(rows) for rows in by_execution]
-        rows = [*chain.from_iterable(by_execution)]
-        old = made = TableRows.inserted(target.desc, [row[:width] for row in rows])
-        if parts > 1:
-            made = TableRows.inserted(target.desc, [row[new] for row in rows])
-        return _Found(old, made, (), [row[rest:] for row in rows], counts, keys)
-    selected = await changing_rows(context, plan)
-    if isinstance(plan, Update):
-        selected = await with_row_outputs(context, selected, plan.row_outputs, target)
-    columns, diffs = split_diffs(selected)
-    old = TableRows.of_columns(target.desc, columns[:width], diffs)
-    if parts == 1:
-        return _Found(old, old, columns[rest:])
-    made = TableRows.of_columns(target.desc, columns[new], diffs)
-    return _Found(old, made, columns[rest:])
+    if found is None:
+        selected = await selected_rows(context, (plan.table,), locking=True, keys=plan.keys)
+        if isinstance(plan, Update) and plan.row_outputs:
+            if not isinstance(selected, pa.Table):
+                selected = rows_with_diffs(context, selected)
+            selected = await with_row_outputs(context, selected, plan.row_outputs, target)
+        if isinstance(selected, pa.Table):
+            columns, diffs = split_diffs(selected)
+            old = made = TableRows.of_columns(target.desc, columns[:width], diffs)
+            if parts > 1:
+                made = TableRows.of_columns(target.desc, columns[new], diffs)
+            return _Found(old, made, columns[rest:])
+        found = [], [selected]
+    keys, by_execution = found
+    counts = [len(rows) for rows in by_execution]
+    rows = [*chain.from_iterable(by_execution)]
+    old = made = TableRows.inserted(target.desc, [row[:width] for row in rows])
+    if parts > 1:
+        made = TableRows.inserted(target.desc, [row[new] for row in rows])
+    return _Found(old, made, (), [row[rest:] for row in rows], counts, keys)
 
 
-async def changing_rows(context: StatementContext, plan: Update | Delete | Merge) -> pa.Table:
-    """Return what a statement selects of the rows that it changes, which are locked."""
-    read = context.prepared.made.programs.locked_read if isinstance(plan, Merge) else None
+async def changing_rows(context: StatementContext, plan: Merge) -> pa.Table:
+    """Return what a MERGE selects, of rows that are locked."""
+    read = context.prepared.made.programs.locked_read
     found = None if read is None else await locked_rows(context, read)
     if found is not None:
-        (rows,) = found[1]
-        columns = columns_of_rows(rows, columns_of(plan.selection))
-        return table_of(columns, pa.array(np.ones(len(rows), np.int64)))
+        return rows_with_diffs(context, found[1][0])
     return await queried_rows(context, (plan.table,), locking=True, keys=plan.keys)
 
 

@@ -7,6 +7,7 @@ that they have not changed.
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from foreshore.adapter.calls.side_effects import results_by_row
@@ -23,6 +24,7 @@ from foreshore.adapter.read.bound.in_process import grows_long_values
 from foreshore.adapter.read.bound.timestamp import tables_below
 from foreshore.adapter.read.execute import computed
 from foreshore.adapter.read.keys.key_lookup import locked_by_key, locked_rows, rows_over
+from foreshore.adapter.read.keys.read_rows import rows_by_keys
 from foreshore.adapter.read.pipeline import prepared_peek, read_rows
 from foreshore.adapter.read.select import rows_of_init_plans
 from foreshore.adapter.statement.context import StatementContext
@@ -36,9 +38,10 @@ from foreshore.expr.block import Block
 from foreshore.expr.cost import is_long
 from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId, is_builtin
-from foreshore.rows import counted, split_diffs
+from foreshore.rows import counted, split_diffs, table_of
 from foreshore.sql.plan import AsOf, ChangedKeys
 from foreshore.sql.rewrite.bind_parameters import bind_block, bind_relation
+from foreshore.table_rows import Row, columns_of_rows
 from foreshore.types import RelationDesc
 from foreshore.update import TIME, at_time
 
@@ -51,12 +54,32 @@ async def queried_rows(
     keys: ChangedKeys | None = None,
     as_of: AsOf | None = None,
 ) -> pa.Table:
-    """Return the rows, with `__diff`, of the query of a statement that writes them to `targets`.
+    """Return what `selected_rows` does as columns, with `__diff`."""
+    rows = await selected_rows(context, targets, locking=locking, keys=keys, as_of=as_of)
+    return rows if isinstance(rows, pa.Table) else rows_with_diffs(context, rows)
 
-    With `locking` they are rows of the target to be changed. Where `keys` determine these, only
-    those are locked and read. What is read `as_of` a time in the past does not change any more, and
-    nothing is locked for it.
+
+def rows_with_diffs(context: StatementContext, rows: Sequence[Row]) -> pa.Table:
+    """Return rows of a statement's query as columns, with `__diff`."""
+    columns = columns_of_rows(rows, prepared_peek(context.prepared).query.desc.columns)
+    return table_of(columns, pa.array(np.ones(len(rows), np.int64)))
+
+
+async def selected_rows(
+    context: StatementContext,
+    targets: Sequence[GlobalId],
+    *,
+    locking: bool = False,
+    keys: ChangedKeys | None = None,
+    as_of: AsOf | None = None,
+) -> pa.Table | list[Row]:
+    """Return the rows of the query of a statement that writes them to `targets`.
+
+    They are tuples, or columns with `__diff`. With `locking` they are rows of the target to be
+    changed. Where `keys` determine these, only those are locked and read. What is read `as_of` a
+    time in the past does not change any more, and nothing is locked for it.
     """
+    programs = context.prepared.made.programs
     given = await rows_of_init_plans(context)
     if as_of is not None:
         return await read_rows(context, as_of, given)
@@ -67,9 +90,9 @@ async def queried_rows(
     if transaction.time is None:  # writes follow from the newest rows, at any isolation level
         context = context.reading_newest()
     if keys is not None:
-        rows = await _rows_by_keys(context, peek, targets[0], keys, given)
-        if rows is not None:
-            return rows
+        under = await _rows_by_keys(context, peek, targets[0], keys, given)
+        if under is not None:
+            return under
     if peek.key is not None:
         found = await locked_by_key(context, peek, given)
         if found is not None:
@@ -80,6 +103,10 @@ async def queried_rows(
         tables |= set(targets) if locking else set()
         committed = tables & context.names.state.objects.keys()
         await context.tables.locks.acquire(committed, transaction, context.lock_timeout_ms)
+    if programs.row_read is not None:
+        rows = await rows_by_keys(context, programs.row_read)
+        if rows is not None:
+            return rows
     return await read_rows(context, None, given)
 
 

@@ -370,12 +370,12 @@ async def _locked(
         others = [locks_of_rows(each, rows) for each in indexes if len(indexes) > 1 or not whole]
         return read, joined(read, *others) if others else read, rows
 
-    return await lock_and_find(context, index.table, locks, find_all, nowait=nowait)
+    return await lock_and_find(context, (index.table,), locks, find_all, nowait=nowait)
 
 
 async def lock_and_find(
     context: StatementContext,
-    table: GlobalId,
+    tables: Sequence[GlobalId],
     wanted: Keys,
     find: Callable[[Timestamp], Located[R] | None],
     *,
@@ -384,18 +384,18 @@ async def lock_and_find(
 ) -> R | None:
     """Return the rows that `find` returns at the newest time, after their keys have been locked.
 
-    The keys `wanted` are locked first. If the rows have other keys, these are locked too, and the
-    rows are read again. Return None if `find` does: it does not know the time.
+    `tables` are read. The keys `wanted` are locked first. If the rows have other keys, these are
+    locked too, and the rows are read again. Return None if `find` does: it does not know the time.
     """
     locks, transaction = context.tables.locks, context.transaction
     while True:
         if nowait:
             if not locks.try_locks((), wanted, transaction):
-                raise row_not_available(context.planner, table)
+                raise row_not_available(context.planner, min(wanted)[0])
         elif not locks.try_keys(wanted, transaction):
             await locks.acquire_keys(wanted, transaction, context.lock_timeout_ms)
         move_forward(context)
-        found = find(read_time(context, (table,), None, by_key=True, at_once=at_once))
+        found = find(read_time(context, tables, None, by_key=True, at_once=at_once))
         if found is None:
             return None
         read, needed, rows = found

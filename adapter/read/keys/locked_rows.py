@@ -1,18 +1,19 @@
 """Rows under keys, which are locked, as tuples: UPDATE, DELETE and SELECT FOR UPDATE of few rows.
 
-A `LockedRead` is a `RowRead` of the one table whose rows are locked. The keys are locked, then the
-rows are found at the newest time, and a program over them computes the rows to change or to return.
+The keys of a `LockedRead` are locked, then the rows are found at the newest time, and at the same
+one those of other tables. A program over all of them computes the rows to change or to return.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from foreshore.adapter.plans.locked_read import LockedRead
+from foreshore.adapter.plans.row_read import keys_of
 from foreshore.adapter.plans.row_sources import IndexedTable, KeyedTable, find_rows
 from foreshore.adapter.read.bound.timestamp import read_time
 from foreshore.adapter.read.keys.key_lookup import Located, lock_and_find, own_rows
 from foreshore.adapter.read.keys.key_lookup import locked_rows as locked_columns
-from foreshore.adapter.read.keys.read_rows import index_of, rows_under
+from foreshore.adapter.read.keys.read_rows import index_of, reading_of, rows_under
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.executions import require_distinct, require_single
 from foreshore.compute.keys.bound_keys import is_in_range
@@ -38,7 +39,7 @@ async def locked_rows(
     value, many = context.session_value(context.times.oracle.read_ts()), context.many
     named: list[list[Row]] = []
     for args in many:
-        keys = plan.read.keys(args, value)
+        keys = keys_of(plan.source, args, value)
         if keys is None:
             require_single(context, len(named))
             return None
@@ -47,20 +48,26 @@ async def locked_rows(
         require_distinct(named)
         keys = [*chain.from_iterable(named)]
     assert keys is not None
-    rows = await rows_under_keys(context, plan.source, keys, nowait=nowait)
+    beside = [each.id for each in plan.others]
+    rows = await rows_under_keys(context, plan.source, keys, nowait=nowait, beside=beside)
     if rows is None:
         require_single(context)
         return None
     time, source = context.transaction.time, plan.source
     assert time is not None
     value, parts = context.session_value(time), [rows]
+    if plan.others:
+        reading = await reading_of(context.reading_newest(), plan.read, plan.others, time)
+        known = {source.rows: rows}
+        all_of = None if reading is None else plan.read.rows(args, value, reading.find, known)
+        return None if all_of is None else (named, [all_of])
     if len(many) > 1:
         layout = context.tables.keys.of(source.id)[source.constraint.name].layout
         by_key = {layout.key(row): row for row in rows}
         parts = [[by_key[key] for key in keys if key in by_key] for keys in named]
     found: list[list[Row]] = []
     for args, part in zip(many, parts, strict=True):
-        finished = plan.read.over(source.id, part, args, value)
+        finished = plan.read.over(source.rows, part, args, value)
         if finished is None:
             require_single(context, len(found))
             return None
@@ -74,18 +81,23 @@ async def rows_under_keys(
     keys: Sequence[Row],
     *,
     nowait: bool = False,
+    beside: Sequence[GlobalId] = (),
 ) -> list[Row] | None:
-    """Return the rows under keys, whole ones, which are locked; None as `locked_rows` does."""
-    transaction = context.transaction
+    """Return the rows under keys, whole ones, which are locked; None as `locked_rows` does.
+
+    The tables `beside` are to be read at the same time.
+    """
+    transaction, tables = context.transaction, (source.id, *beside)
     index = await index_of(context, source)
     if index is None or len(keys) > MANY:
         return None
     if not keys:
-        read_time(context, (source.id,), None, by_key=True)
+        read_time(context, tables, None, by_key=True)
         return []
     is_whole = isinstance(source, KeyedTable)
-    # Inserted rows are not locked under other columns. After a conflict with one the table is.
-    if not is_whole and context.again and not transaction.block:
+    # Inserted rows are not locked under other columns, nor are rows of other tables. After a
+    # conflict with one the tables are.
+    if context.again and not transaction.block and (beside or not is_whole):
         return None
     indexes = context.tables.keys.of(source.id)
     written = own_rows(context.transaction, index)
@@ -110,7 +122,7 @@ async def rows_under_keys(
             return wanted, wanted, found
         return wanted, joined(wanted, locks_of(source.id, indexes, found)), found
 
-    return await lock_and_find(context, source.id, wanted, find, nowait=nowait, at_once=True)
+    return await lock_and_find(context, tables, wanted, find, nowait=nowait, at_once=True)
 
 
 async def _rows_of_columns(

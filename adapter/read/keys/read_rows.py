@@ -40,7 +40,7 @@ from foreshore.update import Timestamp
 
 async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | None:
     """Return the finished rows, of the transaction's time and with its own writes."""
-    reading = await _reading(context, read) if read.sources else _Reading(context)
+    reading = await reading_of(context, read, read.tables) if read.sources else _Reading(context)
     if reading is None:
         return None
     value = context.session_value(reading.time)
@@ -68,14 +68,24 @@ async def _with_results(
     return lambda name: found[name] if name in found else value(name)
 
 
-async def _reading(context: StatementContext, read: RowRead) -> "_Reading | None":
-    """Return what finds the rows of a read's sources, at a time; None if it cannot."""
+async def reading_of(
+    context: StatementContext,
+    read: RowRead,
+    tables: Sequence[TableSource],
+    time: Timestamp | None = None,
+) -> "_Reading | None":
+    """Return what finds the rows of a read's sources, at a time; None if it cannot.
+
+    With a `time` those of `tables` are found at it.
+    """
     indexes: dict[GlobalId, KeyIndex] = {}
-    for each in read.tables:
+    for each in tables:
         index = await index_of(context, each)
         if index is None:
             return None
         indexes[each.rows] = index
+    if time is not None:
+        return _Reading(context, time, indexes)
     if read.views and not may_use_mirrors(context, read.views):
         return None
     if read.relations:
@@ -112,7 +122,8 @@ class _Reading(Struct):
         own = None if transaction.staged is NOTHING_STAGED else own_rows(transaction, index)
         if isinstance(source, KeyedTable):
             hashes = [index.layout.hash(key) for key in keys]
-            if transaction.block or not context.alone:  # else nothing follows that could conflict
+            # Else nothing follows that could conflict.
+            if transaction.block or not context.alone or context.reads_newest:
                 transaction.read_keys({source.lock: {*hashes}})
             return rows_under(index, keys, hashes, time, own)
         if not index.readable(time):
