@@ -15,6 +15,8 @@ def listen(session: Conversation, context: StatementContext, plan: Listen) -> Co
     transaction = session.transactions.begin()
     if channel is not None and plan.kind == "listen":
         _check_room(session, channel)
+    elif not session.news.inbox.channels and not len(transaction.staged.signals):
+        return Completed(plan.kind.upper())  # nothing ends
     transaction.add_signal(notifications.Listen(plan.kind, channel))
     return Completed(plan.kind.upper())
 
