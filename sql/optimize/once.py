@@ -162,6 +162,11 @@ def _is_constant(scalar: Scalar) -> bool:
     return not any(isinstance(each, _OF_ROWS) for each in walk_scalars(scalar))
 
 
+def computed_once(scalar: Scalar) -> Scalar:
+    """Return a scalar, marked if it may fail and no row decides its value."""
+    return _once(scalar, ()) if can_fail(scalar) else scalar
+
+
 def _once(scalar: Scalar, guards: Sequence[Scalar]) -> Scalar:
     """Return a side of a comparison, marked if it is computed from arguments or session values."""
     if isinstance(scalar, Call) and scalar.function == "array":

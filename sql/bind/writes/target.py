@@ -51,6 +51,7 @@ from foreshore.sql.bind.side_effects import (
 )
 from foreshore.sql.bind.with_clause import Lets, with_lets
 from foreshore.sql.bind.writes.assigned_parts import with_part
+from foreshore.sql.optimize.once import computed_once
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.scalars import map_scalar
 from foreshore.types import ColumnType, RelationDesc
@@ -210,9 +211,12 @@ def assigned_columns(
 
 
 def _computed(value: Scalar) -> Scalar:
-    """Return a constant computed; raises DataError if it fails, which no row need show."""
+    """Return a constant computed; raises DataError if it fails, which no row need show.
+
+    One of arguments is computed once, whatever rows there are.
+    """
     if not isinstance(value, Call) or not is_constant(value):
-        return value
+        return computed_once(value)
     found = constant(value)
     if isinstance(found, str):
         raise DataError.parse(found)

@@ -386,6 +386,10 @@ async def test_number_out_of_range_fails_a_change_of_no_row(
             answer = await own_env.query("a", text.format(number, wrong))
             assert answer.startswith("ERROR 22003"), (text, number)
         assert await own_env.query("a", insert.format(number + 100, fitting)) == "INSERT 0 1"
+    given = {"int2": "int", "int": "int8"}.get(type, "numeric")
+    await own_env.query("a", f"PREPARE narrowed ({given}) AS UPDATE narrow SET v = $1 WHERE k = 1")
+    assert await own_env.query("a", f"EXECUTE narrowed ({fits})") == "UPDATE 0"
+    assert (await own_env.query("a", f"EXECUTE narrowed ({wrong})")).startswith("ERROR 22003")
 
 
 async def test_hits_and_misses_are_counted_with_their_reasons(own_env: TestEnvironment) -> None:
