@@ -2,6 +2,8 @@
 
 A server, and what it starts, uses the C library's allocator. Python's own gives memory back in
 pieces of 1 MB that are wholly free: large plans, among which few small objects stayed, left 300 MB.
+All threads share one arena of it. One for each thread would keep what that thread's plans had
+taken (250 MB in place of 40), and threads that hold the interpreter's lock do not contend for it.
 """
 
 import os
@@ -10,13 +12,13 @@ import sys
 from foreshore.garbage import collection_paused
 
 SERVING = {"serve", "demo"}
-ALLOCATOR = "PYTHONMALLOC"
+ALLOCATOR = {"PYTHONMALLOC": "malloc", "MALLOC_ARENA_MAX": "1"}
 
 
 def _use_the_system_allocator() -> None:
     """Begin again with the C library's allocator, which Python chooses at its start only."""
-    if sys.platform == "linux" and ALLOCATOR not in os.environ:
-        os.environ[ALLOCATOR] = "malloc"
+    if sys.platform == "linux" and not ALLOCATOR.keys() <= os.environ.keys():
+        os.environ.update({**ALLOCATOR, **os.environ})
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 

@@ -28,6 +28,7 @@ import pytest
 from foreshore.compute.spark.java import find_java
 from foreshore.errors import Unavailable
 from foreshore.extras import is_spark_installed
+from foreshore.server.start import ALLOCATOR
 from tests.loop_guard import MARK
 
 ROOT = Path(__file__).parent.parent
@@ -173,7 +174,7 @@ class Server:
                 env={
                     **os.environ,
                     "PYTHONFAULTHANDLER": "1",
-                    "PYTHONMALLOC": "malloc",  # as `foreshore serve` chooses it
+                    **ALLOCATOR,
                     **self.environment,
                     name: value,
                 },
