@@ -28,11 +28,13 @@ from foreshore.expr.ir import (
     FlatMap,
     Join,
     Literal,
+    OuterColumn,
     Reduce,
     Relation,
     Scalar,
     ScalarSubquery,
 )
+from foreshore.expr.traversal import operands_of, walk_scalars, with_operands
 from foreshore.shaped import EMPTY, stored_shaped
 from foreshore.sql import ast
 from foreshore.sql.bind.binder import Binder
@@ -44,6 +46,7 @@ from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.records import as_scalar, built_row
 from foreshore.sql.bind.row_values import RowValue, conjunction, disjunction
 from foreshore.sql.lower.outer_columns import has_subquery
+from foreshore.sql.optimize.once import changes, row_without_tables
 from foreshore.sql.rewrite.scalars import push_down
 from foreshore.types import (
     BOOL,
@@ -108,6 +111,29 @@ def _scalar(binder: Binder, query: ast.Query, at: int) -> Scalar:
     if len(columns) != 1:
         raise SyntaxError_("subquery must return only one column", position=at + 1)
     return ScalarSubquery(relation, columns[0].type)
+
+
+def without_rows(scalar: Scalar) -> Scalar:
+    """Return a scalar with the values of `(SELECT ...)` without tables in place of these."""
+    if isinstance(scalar, ScalarSubquery):
+        row = row_without_tables(scalar.relation)
+        value = None if row is None else without_rows(row[0])
+        if value is None or has_subquery(value) or any(map(changes, walk_scalars(value))):
+            return scalar
+        return _from_outside(value)
+    operands = operands_of(scalar)
+    return with_operands(scalar, tuple(map(without_rows, operands))) if operands else scalar
+
+
+def _from_outside(scalar: Scalar) -> Scalar:
+    """Return a scalar of a subquery as one of the row outside of it."""
+    if isinstance(scalar, OuterColumn):
+        level, index, type = scalar.level, scalar.index, scalar.type
+        if level == 1:
+            return Column(index, type, scalar.nullable)
+        return OuterColumn(level - 1, index, type, scalar.nullable)
+    operands = operands_of(scalar)
+    return with_operands(scalar, tuple(map(_from_outside, operands))) if operands else scalar
 
 
 def _array(binder: Binder, query: ast.Query, at: int) -> Scalar:

@@ -114,8 +114,8 @@ def _marked(predicate: Scalar, guards: tuple[Scalar, ...]) -> Scalar:
 def _inlined(scalar: Scalar) -> Scalar:
     """Return a scalar with the values of `(SELECT ...)` without tables in place of these."""
     if isinstance(scalar, ScalarSubquery):
-        row = _constant_row(scalar.relation)
-        if row is None or not _is_constant(row[0]) or any(map(_changes, walk_scalars(row[0]))):
+        row = row_without_tables(scalar.relation)
+        if row is None or not _is_constant(row[0]) or any(map(changes, walk_scalars(row[0]))):
             return scalar
         return row[0]
     operands = operands_of(scalar)
@@ -124,19 +124,19 @@ def _inlined(scalar: Scalar) -> Scalar:
     return with_operands(scalar, inlined) if changed else scalar
 
 
-def _constant_row(relation: Relation) -> list[Scalar] | None:
-    """Return the only row of a relation that reads nothing; None of any other."""
+def row_without_tables(relation: Relation) -> list[Scalar] | None:
+    """Return the only row of a bound relation that reads nothing; None of any other."""
     match relation:
         case Join(inputs=()):
             return []
         case Map(input=input, scalars=scalars):
-            row = _constant_row(input)
+            row = row_without_tables(input)
             if row is not None:
                 for scalar in scalars:
                     row.append(substitute(scalar, row))
             return row
         case Project(input=input, outputs=outputs):
-            row = _constant_row(input)
+            row = row_without_tables(input)
             return None if row is None else [row[i] for i in outputs]
         case _:
             return None
@@ -173,7 +173,7 @@ def _once(scalar: Scalar, guards: Sequence[Scalar]) -> Scalar:
         return with_operands(scalar, tuple([_once(each, guards) for each in scalar.args]))
     if not operands_of(_bare(scalar)) or not _is_constant(scalar):
         return scalar
-    if not is_light(scalar) or any(map(_changes, walk_scalars(scalar))):
+    if not is_light(scalar) or any(map(changes, walk_scalars(scalar))):
         return scalar
     type = type_of(scalar)
     if guards and can_fail(scalar):
@@ -189,7 +189,7 @@ def _bare(scalar: Scalar) -> Scalar:
     return scalar
 
 
-def _changes(scalar: Scalar) -> bool:
+def changes(scalar: Scalar) -> bool:
     """Whether a part of a scalar may have several values in one statement."""
     if isinstance(scalar, Call):
         return bool(scalar.number) or scalar_function(scalar.function).volatility == "volatile"

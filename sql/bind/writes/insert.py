@@ -49,6 +49,7 @@ from foreshore.sql.bind.side_effects import (
     has_side_effects,
     split_calls,
 )
+from foreshore.sql.bind.subquery import without_rows
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.bind.writes.row_security import new_row_checks, reads_target, row_checks
 from foreshore.sql.bind.writes.target import (
@@ -182,10 +183,11 @@ def _on_conflict(
     number = ColumnType(INT8, False)
     relation: Relation = LocalGet(0, (*columns, *columns, number))
     given = assigned_columns(planning, item, clause.assignments, scope)
-    new = tuple(given[i] if i in given else scope.unread(i) for i in range(width))
+    new = tuple(without_rows(given[i]) if i in given else scope.unread(i) for i in range(width))
     where: Scalar = TRUE
     if clause.where is not None:
-        where = ExpressionBinder(planning, scope, Clause("WHERE")).condition(clause.where)
+        binder = ExpressionBinder(planning, scope, Clause("WHERE"))
+        where = without_rows(binder.condition(clause.where))
         relation = filtered(relation, where)
     if any(map(has_subquery, (*new, where))):
         raise FeatureNotSupported(

@@ -67,3 +67,16 @@ async def test_commit_after_table_altered_is_refused(own_env: TestEnvironment) -
     )
     assert await own_env.query("s", "COMMIT") == "COMMIT"
     assert await own_env.query("s", "SELECT * FROM n") == "2\n2\nSELECT 2"
+
+
+async def test_update_of_conflict_selects_values_of_both_rows(own_env: TestEnvironment) -> None:
+    await own_env.ran(
+        "a", "CREATE TABLE t (k int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)"
+    )
+    upsert = "INSERT INTO t VALUES (1, 5) ON CONFLICT (k) DO UPDATE SET v = "
+    for value, found in (("(SELECT excluded.v)", 5), ("(SELECT t.v + (SELECT excluded.v))", 10)):
+        answer = await own_env.query("a", f"{upsert}{value} RETURNING v")
+        assert answer == f"{found}\nINSERT 0 1"
+    assert await own_env.query("a", f"{upsert}0 WHERE (SELECT t.v > 10)") == "INSERT 0 0"
+    other = await own_env.query("a", f"{upsert}(SELECT max(v) FROM t)")
+    assert other.startswith("ERROR 0A000")
