@@ -398,7 +398,7 @@ class SessionPlanner:
                 return Programs(row_read=plan_row_read(peek, planned))
             case Delete(table=table) | Merge(table=table) | Update(table=table):
                 found = _locking_programs(peek, planned, table)
-                if isinstance(plan, Update) and found.row_read is not None:
+                if not isinstance(plan, Delete) and found.row_read is not None:
                     return structs.replace(found, rules=rules_of(planned[table]))
                 return found
             case Insert() if not peek.reads_nothing:

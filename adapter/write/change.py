@@ -6,7 +6,7 @@ when the transaction commits.
 """
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, compress
 from typing import NamedTuple
 
 import numpy as np
@@ -21,10 +21,9 @@ from foreshore.adapter.statement.executions import parts_of
 from foreshore.adapter.statement.result import Outcome
 from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.executions import require_apart
-from foreshore.adapter.write.returning import outcome_of, returned_of
+from foreshore.adapter.write.returning import outcome_of, returned_of, returned_rows
 from foreshore.adapter.write.row_checks import require_policies
 from foreshore.adapter.write.source import (
-    queried_rows,
     rows_with_diffs,
     selected_rows,
     with_row_outputs,
@@ -34,9 +33,10 @@ from foreshore.adapter.write.stage_changes import stage
 from foreshore.adapter.write.target import target_of
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.errors import CardinalityViolation
+from foreshore.expr.columns import columns_of
 from foreshore.rows import split_diffs, table_of
-from foreshore.sql.plan import Delete, Merge, MergeChecks, Update
-from foreshore.table_rows import Row, TableRows
+from foreshore.sql.plan import Delete, Merge, Update
+from foreshore.table_rows import Row, TableRows, columns_of_rows
 
 
 class _Found(NamedTuple):
@@ -123,77 +123,107 @@ async def _found(
     return _Found(old, made, (), [row[rest:] for row in rows], counts, keys)
 
 
-async def changing_rows(context: StatementContext, plan: Merge) -> pa.Table:
-    """Return what a MERGE selects, of rows that are locked."""
-    read = context.prepared.made.programs.locked_read
-    found = None if read is None else await locked_rows(context, read)
-    if found is not None:
-        return rows_with_diffs(context, found[1][0])
-    return await queried_rows(context, (plan.table,), locking=True, keys=plan.keys)
+# --- MERGE ---------------------------------------------------------------------------------
+
+
+class _Merging(NamedTuple):
+    """What a MERGE selects: of each row the action, the old and the new row, and the source's."""
+
+    acts: npt.NDArray[np.str_]
+    old: TableRows  # of an insert NULLs
+    new: TableRows  # of a delete NULLs
+    beside: Sequence[pa.Array] = ()
+    beside_rows: Sequence[Row] = ()  # the same as tuples, if the rows are
 
 
 async def merge(context: StatementContext, plan: Merge) -> Outcome:
     """Run a MERGE."""
     target = target_of(context, plan.table, "MERGE")
-    selected = await changing_rows(context, plan)
-    selected = await with_row_outputs(context, selected, plan.row_outputs, target)
-    (action, count, *columns), diffs = split_diffs(selected)
-    width = target.width
-    old, new, source = columns[:width], columns[width : 2 * width], columns[2 * width :]
-    acts = np.array([*plan.actions, ""])[action.to_numpy()]
-    changes = np.flatnonzero(acts != "insert")
-    hashes = hash_columns([column.take(pa.array(changes)) for column in old], None, len(changes))
-    if len(np.unique(hashes)) < len(changes) or (diffs.to_numpy()[changes] > 1).any():
-        raise CardinalityViolation(
-            "MERGE command cannot affect row a second time",
-            hint="Ensure that not more than one source row matches any one target row.",
-        )
-    times = pc.if_else(pa.array(acts == "insert"), diffs, count)
-    new_rows = table_of(new, times).filter(pa.array(acts != "delete"))
-    old_rows = table_of(old, times).filter(pa.array(acts != "insert"))
-    inserted = TableRows.of_table(target.desc, new_rows)
-    deleted = TableRows.of_table(target.desc, old_rows)
+    merging = await _merging(context, plan, target)
+    acts = merging.acts
+    is_new, is_gone = acts == "insert", acts == "delete"
+    deleted, inserted = _chosen(merging.old, ~is_new), _chosen(merging.new, ~is_gone)
+    if _has_repeated(deleted):
+        raise _twice()
+    updated = _chosen(deleted, acts[~is_new] == "update")
+    gone = _chosen(deleted, acts[~is_new] == "delete")
     if plan.checks is not None:
-        await _require_policies(context, target, plan.checks, acts, deleted, inserted)
+        come = _chosen(inserted, acts[~is_gone] == "insert")
+        made = _chosen(inserted, acts[~is_gone] == "update")
+        await require_policies(context, target, plan.checks.to_update, updated)
+        await require_policies(context, target, plan.checks.to_delete, gone)
+        await require_policies(context, target, plan.checks.inserted, come)
+        await require_policies(context, target, plan.checks.updated, made)
     inserted = checked(context, target, inserted)
-    pairs = _updated_pairs(target, acts, deleted, inserted)
+    pairs = updated, _chosen(inserted, acts[~is_gone] == "update")
     await stage(context, target, deleted=deleted, inserted=inserted, updated=pairs)
     if plan.returning is None:
-        return Completed(f"MERGE {pc.sum(times).as_py() or 0}")
-    old_rows = deleted.table.filter(pa.array(acts[acts != "insert"] == "delete"))
-    order = np.concatenate([np.flatnonzero(acts != "delete"), np.flatnonzero(acts == "delete")])
-    written, times = split_diffs(pa.concat_tables([inserted.table, old_rows]))
-    beside = [column.take(pa.array(order)) for column in source]
-    done = pa.array(np.char.upper(acts[order]))
-    return await returned_of(
-        context, "MERGE", plan.returning, table_of([*beside, *written, done], times)
+        return Completed(f"MERGE {inserted.count + gone.count}")
+    order = np.concatenate([np.flatnonzero(~is_gone), np.flatnonzero(is_gone)])
+    done = np.char.upper(acts[order]) if len(order) else acts
+    if inserted.are_tuples and gone.are_tuples:
+        whole = [
+            (*merging.beside_rows[place], *row, act)
+            for place, row, act in zip(
+                order.tolist(), (*inserted.tuples, *gone.tuples), done.tolist(), strict=True
+            )
+        ]
+        return await returned_rows(context, "MERGE", plan.returning, whole)
+    beside = merging.beside
+    if merging.beside_rows:
+        types = columns_of(plan.selection)[2 + 2 * target.width :]
+        beside = columns_of_rows(merging.beside_rows, types)
+    written, times = split_diffs(pa.concat_tables([inserted.table, gone.table]))
+    columns = [*(column.take(pa.array(order)) for column in beside), *written, pa.array(done)]
+    return await returned_of(context, "MERGE", plan.returning, table_of(columns, times))
+
+
+async def _merging(context: StatementContext, plan: Merge, target: Target) -> _Merging:
+    """Return what a MERGE selects; the rows to change are locked."""
+    read, width = context.prepared.made.programs.locked_read, target.width
+    found = None if read is None else await locked_rows(context, read)
+    selected: pa.Table | list[Row]
+    if found is not None:
+        (selected,) = found[1]
+    else:
+        selected = await selected_rows(context, (plan.table,), locking=True, keys=plan.keys)
+    if not isinstance(selected, pa.Table):
+        are_single = all(row[1] is None or row[1] == 1 for row in selected)  # of old rows
+        if plan.row_outputs or not are_single:
+            selected = rows_with_diffs(context, selected)
+    if not isinstance(selected, pa.Table):
+        acts = np.array([plan.actions[int(str(row[0]))] for row in selected], np.str_)
+        old = TableRows.inserted(target.desc, [row[2 : 2 + width] for row in selected])
+        new = TableRows.inserted(target.desc, [row[2 + width : 2 + 2 * width] for row in selected])
+        return _Merging(acts, old, new, (), [row[2 + 2 * width :] for row in selected])
+    selected = await with_row_outputs(context, selected, plan.row_outputs, target)
+    (action, count, *columns), diffs = split_diffs(selected)
+    acts = np.array([*plan.actions, ""])[action.to_numpy()]
+    if (diffs.to_numpy()[acts != "insert"] > 1).any():
+        raise _twice()
+    times = pc.if_else(pa.array(acts == "insert"), diffs, count)
+    old = TableRows.of_columns(target.desc, columns[:width], times)
+    new = TableRows.of_columns(target.desc, columns[width : 2 * width], times)
+    return _Merging(acts, old, new, columns[2 * width :])
+
+
+def _chosen(rows: TableRows, mask: npt.NDArray[np.bool_]) -> TableRows:
+    """Return the rows for which the mask is true."""
+    if rows.are_tuples:
+        return TableRows(rows.desc, [*compress(rows.tuples, mask)], [*compress(rows.diffs, mask)])
+    return TableRows.of_table(rows.desc, rows.table.filter(pa.array(mask)))
+
+
+def _has_repeated(rows: TableRows) -> bool:
+    """Whether two rows are identical."""
+    if rows.are_tuples and len({*rows.tuples}) == rows.num_rows:
+        return False
+    columns, _ = split_diffs(rows.table)
+    return len(np.unique(hash_columns(columns, None, rows.num_rows))) < rows.num_rows
+
+
+def _twice() -> CardinalityViolation:
+    return CardinalityViolation(
+        "MERGE command cannot affect row a second time",
+        hint="Ensure that not more than one source row matches any one target row.",
     )
-
-
-async def _require_policies(
-    context: StatementContext,
-    target: Target,
-    checks: MergeChecks,
-    acts: npt.NDArray[np.str_],
-    deleted: TableRows,
-    inserted: TableRows,
-) -> None:
-    """Raise if an old or a new row of a MERGE, whose actions are `acts`, breaks a policy."""
-    parts = (
-        (deleted, acts[acts != "insert"] == "update", checks.to_update),
-        (deleted, acts[acts != "insert"] == "delete", checks.to_delete),
-        (inserted, acts[acts != "delete"] == "insert", checks.inserted),
-        (inserted, acts[acts != "delete"] == "update", checks.updated),
-    )
-    for rows, chosen, found in parts:
-        part = TableRows.of_table(target.desc, rows.table.filter(pa.array(chosen)))
-        await require_policies(context, target, found, part)
-
-
-def _updated_pairs(
-    target: Target, acts: npt.NDArray[np.str_], deleted: TableRows, inserted: TableRows
-) -> tuple[TableRows, TableRows]:
-    """Return the old and the new rows of the updates among a MERGE's actions `acts`."""
-    old = deleted.table.filter(pa.array(acts[acts != "insert"] == "update"))
-    new = inserted.table.filter(pa.array(acts[acts != "delete"] == "update"))
-    return TableRows.of_table(target.desc, old), TableRows.of_table(target.desc, new)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from foreshore.adapter.calls.side_effects import results_by_row
@@ -68,22 +69,32 @@ async def returned(
     `beside` are columns of other relations, joined to the rows, or `beside_rows` are. Few rows stay
     tuples.
     """
-    is_few = not beside and rows.num_rows == rows.count <= MOST
-    read = compiled_list(returning) if is_few else None
-    if read is not None:
-        now = context.times.oracle.read_ts()
+    if not beside and rows.num_rows == rows.count <= MOST:
         whole = rows.tuples
         if beside_rows:
             whole = [(*row, *others) for row, others in zip(whole, beside_rows, strict=True)]
-        found = read.over(WRITTEN, whole, context.args, context.session_value(now))
-        if found is not None:
-            types = returning.desc.columns
-            return Selected(returning.desc, source_of_rows(found, types, exact=read.is_exact), verb)
+        return await returned_rows(context, verb, returning, whole)
     columns, diffs = split_diffs(rows.table)
     if beside_rows:
         types = _columns(returning.relation)[len(columns) :]
         beside = columns_of_rows(beside_rows, types)
     return await returned_of(context, verb, returning, table_of([*columns, *beside], diffs))
+
+
+async def returned_rows(
+    context: StatementContext, verb: str, returning: Query, rows: Sequence[Row]
+) -> Selected:
+    """Return a RETURNING list over few rows, with what was joined to them, as tuples."""
+    read = compiled_list(returning)
+    if read is not None:
+        now = context.times.oracle.read_ts()
+        found = read.over(WRITTEN, rows, context.args, context.session_value(now))
+        if found is not None:
+            types = returning.desc.columns
+            return Selected(returning.desc, source_of_rows(found, types, exact=read.is_exact), verb)
+    columns = columns_of_rows(rows, _columns(returning.relation))
+    diffs = pa.array(np.ones(len(rows), np.int64))
+    return await returned_of(context, verb, returning, table_of(columns, diffs))
 
 
 async def returned_of(
