@@ -401,8 +401,10 @@ class SessionPlanner:
                 if not isinstance(plan, Delete) and found.row_read is not None:
                     return structs.replace(found, rules=rules_of(planned[table]))
                 return found
-            case Insert() if not peek.reads_nothing:
-                return Programs(upsert=upsert, row_read=plan_row_read(peek, planned))
+            case Insert(table=table) if not peek.reads_nothing:
+                named = None if peek.key is None else peek.key.named
+                read = _locking_programs(peek, planned, table if named is None else named.table)
+                return structs.replace(read, rules=rules_of(planned[table]), upsert=upsert)
             case _:
                 return Programs(upsert=upsert)
 

@@ -24,6 +24,7 @@ from foreshore.adapter.write.executions import require_apart
 from foreshore.adapter.write.returning import outcome_of, returned_of, returned_rows
 from foreshore.adapter.write.row_checks import require_policies
 from foreshore.adapter.write.source import (
+    rows_to_write,
     rows_with_diffs,
     selected_rows,
     with_row_outputs,
@@ -180,13 +181,8 @@ async def merge(context: StatementContext, plan: Merge) -> Outcome:
 
 async def _merging(context: StatementContext, plan: Merge, target: Target) -> _Merging:
     """Return what a MERGE selects; the rows to change are locked."""
-    read, width = context.prepared.made.programs.locked_read, target.width
-    found = None if read is None else await locked_rows(context, read)
-    selected: pa.Table | list[Row]
-    if found is not None:
-        (selected,) = found[1]
-    else:
-        selected = await selected_rows(context, (plan.table,), locking=True, keys=plan.keys)
+    width = target.width
+    selected = await rows_to_write(context, (plan.table,), locking=True, keys=plan.keys)
     if not isinstance(selected, pa.Table):
         are_single = all(row[1] is None or row[1] == 1 for row in selected)  # of old rows
         if plan.row_outputs or not are_single:

@@ -17,7 +17,7 @@ from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.on_conflict import stage_on_conflict
 from foreshore.adapter.write.returning import outcome_of
 from foreshore.adapter.write.row_checks import require_policies
-from foreshore.adapter.write.source import queried_rows, with_row_outputs
+from foreshore.adapter.write.source import rows_to_write, rows_with_diffs, with_row_outputs
 from foreshore.adapter.write.stage import checked
 from foreshore.adapter.write.stage_changes import stage
 from foreshore.adapter.write.target import lock_before_nextval, lock_shared_against_ddl, target_of
@@ -90,7 +90,11 @@ async def _rows(
     found = None if template is None else await _rows_of_template(context, template)
     if found is not None:
         return TableRows.inserted(target.desc, found[0]), found[1]
-    rows = await queried_rows(context, (target.id,), as_of=as_of)
+    rows = await rows_to_write(context, (target.id,), as_of=as_of)
+    if not isinstance(rows, pa.Table):
+        if not plan.order_by and not plan.row_outputs:
+            return TableRows.inserted(target.desc, rows), (len(rows),)
+        rows = rows_with_diffs(context, rows)
     if plan.order_by:
         rows = await _in_order(context.engines.executor, rows, plan.order_by)
     whole = plan.on_conflict is not None and count(rows) > MANY

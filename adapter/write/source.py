@@ -24,6 +24,7 @@ from foreshore.adapter.read.bound.in_process import grows_long_values
 from foreshore.adapter.read.bound.timestamp import tables_below
 from foreshore.adapter.read.execute import computed
 from foreshore.adapter.read.keys.key_lookup import locked_by_key, locked_rows, rows_over
+from foreshore.adapter.read.keys.locked_rows import locked_rows as locked_tuples
 from foreshore.adapter.read.keys.read_rows import rows_by_keys
 from foreshore.adapter.read.pipeline import prepared_peek, read_rows
 from foreshore.adapter.read.select import rows_of_init_plans
@@ -63,6 +64,23 @@ def rows_with_diffs(context: StatementContext, rows: Sequence[Row]) -> pa.Table:
     """Return rows of a statement's query as columns, with `__diff`."""
     columns = columns_of_rows(rows, prepared_peek(context.prepared).query.desc.columns)
     return table_of(columns, pa.array(np.ones(len(rows), np.int64)))
+
+
+async def rows_to_write(
+    context: StatementContext,
+    targets: Sequence[GlobalId],
+    *,
+    locking: bool = False,
+    keys: ChangedKeys | None = None,
+    as_of: AsOf | None = None,
+) -> pa.Table | list[Row]:
+    """Return what `selected_rows` does, if it can be by a program over rows that are locked."""
+    read = context.prepared.made.programs.locked_read if as_of is None else None
+    found = None if read is None else await locked_tuples(context, read)
+    if found is None:
+        return await selected_rows(context, targets, locking=locking, keys=keys, as_of=as_of)
+    (rows,) = found[1]
+    return rows
 
 
 async def selected_rows(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.adapter.client import CopyIn
-from foreshore.adapter.write.source import selected_rows
+from foreshore.adapter.write.source import rows_to_write
 from foreshore.errors import DatabaseError
 from foreshore.types import Datum
 from tests.adapter.harness import Gate, TestEnvironment, told, until
@@ -282,12 +282,12 @@ async def test_commit_after_default_changed_uses_new_default(
     computed, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(*args: Any, **options: Any) -> pa.Table:
-        rows = await selected_rows(*args, **options)
+        rows = await rows_to_write(*args, **options)
         computed.set()
         await go_on.wait()
         return rows
 
-    monkeypatch.setattr("foreshore.adapter.write.change.selected_rows", slow)
+    monkeypatch.setattr("foreshore.adapter.write.change.rows_to_write", slow)
     await own_env.query("block", "BEGIN; INSERT INTO u VALUES (4)", alone=False)
     merge = "MERGE INTO t USING u ON t.id = u.id WHEN NOT MATCHED THEN INSERT (id)"
     merging = asyncio.ensure_future(own_env.query("block", f"{merge} VALUES (u.id)", alone=False))
