@@ -396,6 +396,8 @@ class SessionPlanner:
                 return _locking_programs(peek, planned, table)
             case Select(locking=Locking(wait="block" | "error")):
                 return Programs(row_read=plan_row_read(peek, planned))
+            case Update() if plan.row_outputs:  # they are computed over what is selected
+                return Programs(row_read=plan_row_read(peek, planned))
             case Delete(table=table) | Merge(table=table) | Update(table=table):
                 found = _locking_programs(peek, planned, table)
                 if not isinstance(plan, Delete) and found.row_read is not None:

@@ -94,7 +94,7 @@ async def _stage_few(
     named = _named(arbiters, keys, counts) if len(counts) > 1 else ()
     if conflict.update is not None:
         require_distinct(named)
-    met = await _rows_met(context, target, arbiters, keys)
+    met = await _rows_met(context, target, arbiters, keys, len(proposed))
     if met is None:
         return None
     new = [place for place, row in enumerate(met) if row is None]
@@ -136,8 +136,9 @@ async def _rows_met(
     target: Target,
     arbiters: Sequence[KeyIndex],
     keys: Sequence[Sequence[Row | None]],
+    count: int,
 ) -> list[Row | None] | None:
-    """Return the existing row of each proposed one, by its `keys` under the arbiters.
+    """Return the existing row of each of `count` proposed ones, by their `keys` under the arbiters.
 
     These are locked. None if the rows are not known one by one.
     """
@@ -147,7 +148,7 @@ async def _rows_met(
         locks[index] = {(target.id, index.constraint.name): hashes}
     time = await _locked_at(context, target, arbiters, locks)
     written = context.transaction.rows(target.id)
-    met: list[Row | None] = [None] * len(keys[0])
+    met: list[Row | None] = [None] * count
     for index, own in zip(arbiters, keys, strict=True):
         newest = written.by_key(index.layout).newest if written else {}
         if newest is None or index.arrangement.since > time:
