@@ -24,7 +24,8 @@ class LockedRead:
     @property
     def is_by_whole_key(self) -> bool:
         """Whether it reads one table, in which each row is found by a whole key."""
-        return isinstance(self.source, KeyedTable) and not self.others
+        source = self.source
+        return isinstance(source, KeyedTable) and not source.by_columns and not self.others
 
 
 def locked_read_of(peek: PeekPlan, read: RowRead, table: GlobalId) -> LockedRead | None:

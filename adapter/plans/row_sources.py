@@ -76,6 +76,7 @@ class KeyedTable:
     planned: Planned  # the table as it was planned
     names: frozenset[str]  # of all its unique constraints
     keys: RowProgram
+    by_columns: bool = False  # whether keys of the table are not comparable as Python data
 
     @property
     def lock(self) -> tuple[GlobalId, str]:
@@ -199,13 +200,12 @@ def source_of(
     columns, used = table.desc.columns, _used(step.rows, over)
     match step:
         case KeyStep(constraint=Unique() as constraint):
-            if not all(takes_tuples(each, table.desc) for each in table.unique):
-                return None
             types = [columns[i].type for i in constraint.columns]
             program = _program(_keys(step.keys, step.sources, types))
             if program is None:
                 return None
-            return KeyedTable(step.table, step.rows, constraint, table, names, program)
+            by_columns = not all(takes_tuples(each, table.desc) for each in table.unique)
+            return KeyedTable(step.table, step.rows, constraint, table, names, program, by_columns)
         case KeyStep(columns=places) if complete is not None:
             types = [columns[i].type for i in places]
             program = _program(_keys(step.keys, step.sources, types))

@@ -22,6 +22,7 @@ from foreshore.expr.ir import Literal
 from foreshore.expr.keys import Constant, Elements, Key
 from foreshore.expr.scalars import Replace, bind_scalar
 from foreshore.number_text import INTEGERS
+from foreshore.table_rows import Row
 from foreshore.types import Datum, SqlType, arrow_type
 
 LiteralKeys: TypeAlias = tuple[tuple[Literal, ...], ...]
@@ -113,6 +114,12 @@ def _columns(keys: Sequence[Key], types: Sequence[SqlType], bindings: Replace) -
     """Return keys of single values as columns; NULL is what equals nothing."""
     parts = zip(zip(*keys, strict=True), types, strict=True)
     return [to_array([_value(each, type, bindings) for each in part], type) for part, type in parts]
+
+
+def columns_of_keys(keys: Sequence[Row], types: Sequence[SqlType]) -> KeyColumns:
+    """Return keys without NULL as columns, without those that are out of range."""
+    kept = [key for key in keys if all(map(is_in_range, key, types))]
+    return [to_array([key[i] for key in kept], type) for i, type in enumerate(types)]
 
 
 def _value(part: Constant | Elements, type: SqlType, bindings: Replace) -> Datum:

@@ -11,20 +11,29 @@ from foreshore.adapter.plans.locked_read import LockedRead
 from foreshore.adapter.plans.row_read import keys_of
 from foreshore.adapter.plans.row_sources import IndexedTable, KeyedTable, find_rows
 from foreshore.adapter.read.bound.timestamp import read_time
-from foreshore.adapter.read.keys.key_lookup import Located, lock_and_find, own_rows
-from foreshore.adapter.read.keys.key_lookup import locked_rows as locked_columns
-from foreshore.adapter.read.keys.read_rows import index_of, reading_of, rows_under
+from foreshore.adapter.read.keys.key_lookup import (
+    Located,
+    lock_and_find,
+    locks_of_rows,
+    own_rows,
+)
+from foreshore.adapter.read.keys.read_rows import (
+    batch_under,
+    index_of,
+    reading_of,
+    rows_under,
+    tuples_of,
+)
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.executions import require_distinct, require_single
-from foreshore.compute.keys.bound_keys import is_in_range
+from foreshore.compute.keys.bound_keys import KeyColumns, columns_of_keys
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import Keys, joined
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.compute.rows.program import MOST, TooMany
 from foreshore.ids import GlobalId
-from foreshore.rows import counted
-from foreshore.table_rows import Row, TableRows, columns_of_rows
+from foreshore.table_rows import Row
 from foreshore.update import Timestamp
 
 
@@ -101,17 +110,23 @@ async def rows_under_keys(
         return None
     indexes = context.tables.keys.of(source.id)
     written = own_rows(context.transaction, index)
-    if isinstance(source, KeyedTable) and written is not None and written.newest is None:
-        # It has written many rows at once, which are columns.
-        return None if nowait or len(indexes) > 1 else await _rows_of_columns(context, source, keys)
-    layout = index.layout
-    if isinstance(source, IndexedTable):
-        layout = layout.by(source.columns)
-    hashes = [layout.hash(key) for key in keys]
+    by_columns: KeyColumns | None = None
+    if isinstance(source, KeyedTable) and (
+        source.by_columns or (written is not None and written.newest is None)
+    ):  # a transaction that has written many rows at once has them as columns
+        by_columns = columns_of_keys(keys, index.layout.types)
+        hashes = index.layout.hashes(by_columns).tolist()
+    else:
+        layout = index.layout
+        if isinstance(source, IndexedTable):
+            layout = layout.by(source.columns)
+        hashes = [layout.hash(key) for key in keys]
     wanted: Keys = {source.lock: {*hashes}}
 
     def find(time: Timestamp) -> "Located[list[Row]] | None":
         own = own_rows(context.transaction, index)
+        if by_columns is not None:
+            return _located(index, source, indexes, by_columns, wanted, time, own)
         if isinstance(source, KeyedTable):
             found = rows_under(index, keys, hashes, time, own)
         else:
@@ -125,16 +140,24 @@ async def rows_under_keys(
     return await lock_and_find(context, tables, wanted, find, nowait=nowait, at_once=True)
 
 
-async def _rows_of_columns(
-    context: StatementContext, source: KeyedTable, keys: Sequence[Row]
-) -> list[Row] | None:
-    """Return the rows under keys, which are locked, where some of them are in columns."""
-    desc = source.planned.desc
-    types = [desc.columns[i] for i in source.constraint.columns]
-    known = [key for key in keys if all(map(is_in_range, key, [each.type for each in types]))]
-    columns = columns_of_rows(known, types)
-    found = await locked_columns(context, source.id, source.constraint, columns)
-    return None if found is None else [*TableRows.of_table(desc, counted(found)).tuples]
+def _located(
+    index: KeyIndex,
+    source: KeyedTable | IndexedTable,
+    indexes: Mapping[str, KeyIndex],
+    keys: KeyColumns,
+    wanted: Keys,
+    time: Timestamp,
+    own: OwnRows | None,
+) -> "Located[list[Row]] | None":
+    """Return the rows under keys in columns, and the locks of all keys of the rows."""
+    if not index.readable(time):
+        return None
+    found = batch_under(index, keys, time, own)
+    rows = tuples_of(source.planned.desc, found)
+    if len(indexes) == 1 or not rows:
+        return wanted, wanted, rows
+    others = [locks_of_rows(each, found) for each in indexes.values()]
+    return wanted, joined(wanted, *others), rows
 
 
 def _rows_by(

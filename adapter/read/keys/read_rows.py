@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+import pyarrow as pa
 from msgspec import Struct
 
 from foreshore.adapter.calls.side_effects import results_of
@@ -26,6 +28,7 @@ from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.controller.mirror import Mirror
+from foreshore.compute.keys.bound_keys import columns_of_keys
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.compute.rows.program import MOST
@@ -33,8 +36,10 @@ from foreshore.compute.rows.scalars import name_of_call
 from foreshore.expr.ir import Call
 from foreshore.expr.scalars import bind_scalar
 from foreshore.ids import GlobalId
+from foreshore.rows import counted
 from foreshore.sql.rewrite.bind_parameters import parameter_bindings
-from foreshore.table_rows import Row
+from foreshore.table_rows import Row, TableRows
+from foreshore.types import RelationDesc
 from foreshore.update import Timestamp
 
 
@@ -121,6 +126,12 @@ class _Reading(Struct):
         transaction, index = context.transaction, self.indexes[source.rows]
         own = None if transaction.staged is NOTHING_STAGED else own_rows(transaction, index)
         if isinstance(source, KeyedTable):
+            if source.by_columns:
+                if not index.readable(time):
+                    return None
+                columns = columns_of_keys(keys, index.layout.types)
+                transaction.read_keys({source.lock: {*index.layout.hashes(columns).tolist()}})
+                return tuples_of(source.planned.desc, batch_under(index, columns, time, own))
             hashes = [index.layout.hash(key) for key in keys]
             # Else nothing follows that could conflict.
             if transaction.block or not context.alone or context.reads_newest:
@@ -172,6 +183,20 @@ async def index_of(context: StatementContext, source: TableSource) -> KeyIndex |
         case _:
             return index
     return index if tables.keys.of(source.id) is found else None
+
+
+def batch_under(
+    index: KeyIndex, keys: Sequence[pa.Array], time: Timestamp, own: OwnRows | None
+) -> pa.RecordBatch:
+    """Return the rows at `time`, each once, under keys in columns."""
+    _, found = index.find(keys, time, own)
+    _, firsts = np.unique(index.layout.hashes_of_rows(found), return_index=True)  # of equal keys
+    return found.take(pa.array(np.sort(firsts)))
+
+
+def tuples_of(desc: RelationDesc, rows: pa.RecordBatch) -> list[Row]:
+    """Return the rows of a table as tuples."""
+    return [*TableRows.of_table(desc, counted(pa.Table.from_batches([rows]))).tuples]
 
 
 def rows_under(
