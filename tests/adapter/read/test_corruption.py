@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
+from foreshore.adapter.plans import access_path
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Replica
 from foreshore.compute.controller.peeks import PeekRequest
@@ -19,7 +20,6 @@ from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.processes.child_process import ProcessLauncher
 from foreshore.processes.launch import Launcher
-from foreshore.sql.optimize import restrict
 from tests.adapter.harness import TestEnvironment, until
 from tests.storage.test_corrupt_shard import DAMAGES
 
@@ -149,7 +149,7 @@ async def built(directory: Path) -> dict[str, Path]:
 async def opened(directory: Path, launcher: Launcher | None = None) -> AsyncIterator[Ruin]:
     env = Ruin(directory, launcher=launcher)
     await env.open()
-    with patch.object(restrict, "FEW", 0):  # small tables are read from their files, too
+    with patch.object(access_path, "FEW", 0):  # small tables are read from their files, too
         yield env
     await env.close()
 
