@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -19,10 +19,11 @@ from foreshore.compute.rows.source import NotCompiled, TooMany
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Frame, FrameBound, OrderKey, WindowFunction
 from foreshore.expr.windows import aggregate_of
-from foreshore.types import Datum, SqlType
+from foreshore.types import NUMERIC_DIGITS, Datum, SqlType
 
 MOST_FRAMED = 20_000  # rows of all different frames of a partition
 _DAY = 86_400_000_000  # microseconds
+_WIDE = Context(prec=4 * NUMERIC_DIGITS)
 _INFINITE_TIMESTAMPS = (TIMESTAMP_MINUS_INFINITY, TIMESTAMP_INFINITY)
 _INFINITE_DATES = (DATE_MINUS_INFINITY, DATE_INFINITY)
 
@@ -248,7 +249,7 @@ def _number_of(type: SqlType) -> Callable[[Any], Any]:
         case "int2" | "int4" | "int8":
             return int
         case "numeric":
-            return lambda datum: _finite(Decimal(str(datum)))
+            return _units
         case "float4" | "float8":
             return _finite
         case "timestamp" | "timestamptz":
@@ -257,6 +258,11 @@ def _number_of(type: SqlType) -> Callable[[Any], Any]:
             return lambda datum: _micros(datum, _DAY, _INFINITE_DATES)
         case _:
             raise NotCompiled(f"distances of {type.name}")
+
+
+def _units(numeric: Any) -> int:
+    """Return a numeric as a whole number of units of the smallest scale that one may have."""
+    return int(_WIDE.scaleb(_finite(Decimal(str(numeric))), NUMERIC_DIGITS))
 
 
 def _finite(number: Any) -> Any:

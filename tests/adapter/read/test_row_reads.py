@@ -217,3 +217,18 @@ def test_rows_are_those_of_the_pipeline(tmp_path: Path, monkeypatch: pytest.Monk
         assert one == other
     print(len(dict.fromkeys(compiled)), [f for f in FORMS if not any(f in c for c in compiled)])
     assert len(dict.fromkeys(compiled)) >= FEWEST
+
+
+async def test_distances_between_long_numbers_are_exact(env: TestEnvironment) -> None:
+    await env.ran(
+        "a",
+        "CREATE TABLE long (k int PRIMARY KEY, n numeric(38, 2))",
+        f"INSERT INTO long VALUES (1, {36 * '9'}.01), (2, {36 * '9'}.02), (3, {36 * '9'}.03)",
+    )
+    for order, counts in (("n", "1 2 2"), ("n DESC", "2 2 1")):
+        found = await env.query(
+            "a",
+            f"SELECT count(*) OVER (ORDER BY {order} RANGE 0.01 PRECEDING) FROM long"
+            " WHERE k IN (1, 2, 3) ORDER BY k",
+        )
+        assert found.split() == [*counts.split(), "SELECT", "3"]
