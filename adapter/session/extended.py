@@ -19,6 +19,7 @@ from foreshore.errors import (
     AdminShutdown,
     Conflict,
     DatabaseError,
+    LockNotAvailable,
     ObjectNotInPrerequisiteState,
     QueryCanceled,
 )
@@ -199,7 +200,8 @@ class ExtendedProtocol:
     ) -> Sequence[Outcome]:
         """Return the outcomes of the first executions of some, which have run as one.
 
-        None if the first one has to run by itself, perhaps as it has an error.
+        There are none if the first one has to run by itself, perhaps as it has an error. A lock for
+        which they have waited in vain is not waited for again.
         """
         session, transactions = self._session, self._transactions
         while len(many) > 1 and not transactions.failed:
@@ -207,7 +209,7 @@ class ExtendedProtocol:
             alone = self._begin_alone(prepared, last=last)
             try:
                 return await session.attempt(self._run_as_one, prepared, many, alone=alone)
-            except (Conflict, QueryCanceled, AdminShutdown):
+            except (Conflict, LockNotAvailable, QueryCanceled, AdminShutdown):
                 raise
             except Apart as apart:
                 many = many[: apart.count]

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -183,6 +184,31 @@ async def test_executions_wait_for_locked_key(own_env: TestEnvironment) -> None:
     assert await running == [Completed("UPDATE 1")] * 50
     await session.extended.sync()
     assert await own_env.query("a", "SELECT sum(v), max(v) FROM t") == "57|8\nSELECT 1"
+
+
+async def test_executions_wait_for_a_lock_once_until_its_timeout(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await own_env.ran("a", "CREATE TABLE t (id int PRIMARY KEY, v int)")
+    await own_env.ran("a", "INSERT INTO t SELECT i, 0 FROM generate_series(1, 50) i")
+    await own_env.ran("b", "SET lock_timeout = 20")
+    await own_env.ran("a", "BEGIN; UPDATE t SET v = 7 WHERE id = 3")
+    locks, waits = own_env.environment.coordinator.locks, list[object]()
+    acquire = locks.acquire_keys
+
+    async def counted(*args: Any) -> None:
+        waits.append(args)
+        await acquire(*args)
+
+    monkeypatch.setattr(locks, "acquire_keys", counted)
+    session = await own_env.session("b")
+    many = [(i,) for i in range(1, 51)]
+    update = "UPDATE t SET v = v + 1 WHERE id = $1"
+    said = await piped(session, update, many, Counter(), by_one=False)
+    assert [line[:11] for line in said[:1]] == ["ERROR 55P03"]
+    assert len(waits) == 1
+    await own_env.ran("a", "COMMIT")
+    assert await own_env.query("a", "SELECT sum(v) FROM t") == "7\nSELECT 1"
 
 
 @pytest.mark.parametrize(
