@@ -15,10 +15,10 @@ from foreshore.catalog.reader import Reader
 from foreshore.catalog.row_security import RowReader
 from foreshore.catalog.state import State
 from foreshore.expr.ir import Relation
+from foreshore.identifiers import cut
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
 from foreshore.policy import PolicyTexts, Securing
-from foreshore.sql.parse.lexer import cut
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CreateView
 from foreshore.sql.planner import plan_statement

@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_, UndefinedParameter
+from foreshore.identifiers import cut, fold
 from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows
 from foreshore.sql.parse.grammar import nodes
 from foreshore.sql.parse.grammar.base import MAX_CHAIN, too_deep
 from foreshore.sql.parse.grammar.word_classes import NOT_COLUMN
-from foreshore.sql.parse.lexer import cut, fold
 from foreshore.sql.parse.long_lists import Lists
 from foreshore.sql.parse.string_constants import decode_escapes, decode_unicode, escaped_pieces
 

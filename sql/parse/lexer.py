@@ -17,6 +17,7 @@ from sqlglot.tokens import TokenType
 
 from foreshore.bits import parse_bits
 from foreshore.errors import InvalidTextRepresentation, SyntaxError_
+from foreshore.identifiers import cut, fold
 from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql.parse import dialect
 
@@ -30,8 +31,6 @@ OPERATOR: Final = "operator"
 PUNCTUATION: Final = "punctuation"
 BITS: Final = "bits"
 END: Final = "end"
-
-MAX_NAME_BYTES = 63
 
 
 class Token(msgspec.Struct, frozen=True, gc=False):
@@ -157,20 +156,6 @@ def _check_bits(text: str) -> None:
             except InvalidTextRepresentation as error:
                 error.position = mark + 1
                 raise
-
-
-def fold(word: str) -> str:
-    """Return an unquoted name as PostgreSQL reads it: ASCII letters folded, cut to 63 bytes."""
-    if not word.isascii():
-        return cut("".join(c.lower() if c.isascii() else c for c in word))
-    return word.lower()[:63]
-
-
-def cut(name: str) -> str:
-    """Return the whole characters within the first 63 bytes of a name, as PostgreSQL does."""
-    if len(name) <= MAX_NAME_BYTES // 4:
-        return name
-    return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
 
 
 def _unterminated(text: str) -> SyntaxError_:

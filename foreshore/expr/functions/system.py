@@ -22,6 +22,7 @@ from foreshore.expr.functions.function import (
 )
 from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import fail, mapped, rowwise
+from foreshore.identifiers import cut, fold
 from foreshore.interval_fields import of_interval_typmod
 from foreshore.numbers import shown
 from foreshore.privileges import LETTERS
@@ -343,7 +344,7 @@ _NAME_PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\W\d][\w$]*))\s*(\.|\Z)')
 
 
 def parts_of_name(text: str) -> tuple[str, ...]:
-    """Return the parts of a qualified name, folded as in SQL; raises 42602."""
+    """Return the parts of a qualified name, folded and cut as in SQL; raises 42602."""
     parts: list[str] = []
     position, dot = 0, "."
     while dot:
@@ -351,7 +352,7 @@ def parts_of_name(text: str) -> tuple[str, ...]:
         if found is None:
             raise fail("42602", "invalid name syntax")
         quoted, plain, dot = found.groups()
-        parts.append(plain.lower() if quoted is None else quoted.replace('""', '"'))
+        parts.append(fold(plain) if quoted is None else cut(quoted.replace('""', '"')))
         position = found.end()
     return tuple(parts)
 
