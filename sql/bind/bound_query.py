@@ -190,7 +190,8 @@ def output_index(
         case ast.Number(text=text) if text.startswith("+"):  # a call of the operator
             return None
         case ast.Number(text=text, at=at):
-            if not is_digits(text.lstrip("-")) or abs(int(text)) >= 1 << 31:
+            digits = text.lstrip("-0") or "0"
+            if not is_digits(digits) or len(digits) > 10 or int(digits) >= 1 << 31:
                 raise SyntaxError_(f"non-integer constant in {clause}", position=at + 1)
             if not 1 <= int(text) <= len(names):
                 raise InvalidColumnReference(
