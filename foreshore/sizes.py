@@ -1,6 +1,7 @@
 """Sizes in bytes as text: `500MB`, `4 GiB`."""
 
 import re
+from functools import lru_cache
 
 UNITS = {
     "b": 1,
@@ -17,6 +18,7 @@ UNITS = {
 _SIZE = re.compile(r"\A\s*([0-9]{1,12})\s*([a-zA-Z]{1,3})\s*\Z")
 
 
+@lru_cache(256)
 def bytes_of(text: str) -> int:
     """Return the bytes of a size such as `500MB`; raises ValueError."""
     matched = _SIZE.match(text)

@@ -29,10 +29,20 @@ class TableRows:
     have greater diffs. Of rows with one key, deleted rows come before inserted ones.
     """
 
-    __slots__ = ("are_tuples", "desc", "diffs", "has_tuples", "num_rows", "table", "tuples")
+    __slots__ = (
+        "are_tuples",
+        "count",
+        "desc",
+        "diffs",
+        "has_tuples",
+        "num_rows",
+        "table",
+        "tuples",
+    )
 
     desc: RelationDesc
     num_rows: int  # equal rows with a greater diff are one
+    count: int  # these are counted each
     are_tuples: bool  # whether no columns have been made
     has_tuples: bool  # whether tuples have been made
     tuples: Sequence[Row]
@@ -54,7 +64,8 @@ class TableRows:
         else:
             assert tuples is not None
             assert diffs is not None
-            self.tuples, self.diffs, self.num_rows = tuples, diffs, len(tuples)
+            self.tuples, self.diffs = tuples, diffs
+            self.num_rows, self.count = len(tuples), sum(diffs)
 
     def __getattr__(self, name: str) -> Any:
         """Make an attribute that is not there yet."""
@@ -62,6 +73,8 @@ class TableRows:
         match name:
             case "tuples":
                 made, self.has_tuples = self._made_tuples(), True
+            case "count":
+                made = count(self.table)
             case "diffs":
                 made = self.table.columns[-1].to_pylist()
             case "table":
@@ -106,11 +119,6 @@ class TableRows:
         """Return rows whose columns have the types of `desc`."""
         schema = _row_schema(desc)
         return cls(desc, None, None, pa.Table.from_arrays([*columns, diffs], schema=schema))
-
-    @property
-    def count(self) -> int:
-        """How many rows there are, equal ones counted each."""
-        return sum(self.diffs) if self.are_tuples else count(self.table)
 
     @property
     def size_bytes(self) -> int:

@@ -7,6 +7,7 @@ when the transaction commits.
 
 from collections.abc import Sequence
 from itertools import chain, compress
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -116,12 +117,13 @@ async def _found(
             return _Found(old, made, columns[rest:])
         found = [], [selected]
     keys, by_execution = found
-    counts = [len(rows) for rows in by_execution]
+    counts = list(map(len, by_execution))
     rows = [*chain.from_iterable(by_execution)]
-    old = made = TableRows.inserted(target.desc, [row[:width] for row in rows])
+    old = made = TableRows.inserted(target.desc, [*map(itemgetter(slice(0, width)), rows)])
     if parts > 1:
-        made = TableRows.inserted(target.desc, [row[new] for row in rows])
-    return _Found(old, made, (), [row[rest:] for row in rows], counts, keys)
+        made = TableRows.inserted(target.desc, [*map(itemgetter(new), rows)])
+    beside = () if plan.returning is None else [row[rest:] for row in rows]
+    return _Found(old, made, (), beside, counts, keys)
 
 
 # --- MERGE ---------------------------------------------------------------------------------

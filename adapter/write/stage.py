@@ -51,8 +51,9 @@ def checked(context: StatementContext, target: Target, rows: TableRows) -> Table
     """
     rules = context.prepared.made.programs.rules
     if rows.are_tuples and rules is not None and rules.planned is target.planned:
-        value = context.session_value(context.times.oracle.read_ts())
-        made = rules.read.over(NEW, rows.tuples, (), value)
+        is_timed = bool(rules.read.program.session_values)
+        now = context.times.oracle.read_ts() if is_timed else 0
+        made = rules.read.over(NEW, rows.tuples, (), context.session_value(now))
         if made is not None:
             return TableRows.inserted(target.desc, made) if target.planned.computed else rows
     rows = with_generated(target, rows)
@@ -204,7 +205,7 @@ def _by_key(
     deletes: bool,
 ) -> list[KeyedRows]:
     """Return the rows by a key; raises if one would be there twice, or be deleted too often."""
-    found = [index.keyed(part) for part in parts]
+    found = [KeyedRows(index.layout, part) for part in parts]
     duplicate = index.duplicate(found, own)
     if duplicate is not None:
         state = context.planner.reader().state
