@@ -72,10 +72,10 @@ async def write_of(
     """Return the write of a transaction; rows of `altered` tables are arranged by their keys."""
     transaction, reads = context.transaction, None
     refers: list[ReferredKeys] = []
-    state, staged = context.planner.state, transaction.staged
+    staged = transaction.staged
     for id in staged.rows:
-        if state.has_foreign_keys(id):
-            refers += await referred_at_commit(context, id)
+        known = staged.refers.get(id) if staged.catalog is None else None
+        refers += await referred_at_commit(context, id) if known is None else known
     if transaction.tables_read or transaction.keys_read:
         assert transaction.time is not None
         reads = Reads(frozenset(transaction.tables_read), transaction.time, transaction.keys_read)

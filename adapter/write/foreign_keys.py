@@ -52,21 +52,17 @@ from foreshore.update import DIFF, TIME, at_time
 
 
 async def follow(
-    context: StatementContext,
-    changes: Sequence[Staging],
-    known: tuple[ReferredKeys, ...] | None = None,
-) -> None:
+    context: StatementContext, changes: Sequence[Staging]
+) -> Sequence[ReferredKeys] | None:
     """Follow the foreign keys of, or to, the tables of `changes`, which are staged.
 
-    The keys `known` are those to which all other rows refer that the transaction has written to the
-    table of the only change. They are noted for the commit, together with those of the change.
+    Return the keys to which the new rows of a single change refer; None if others have followed, or
+    if the commit has to check a foreign key by itself.
     """
     following = _Following(context)
     await following.run(changes)
-    staged = context.transaction.staged
-    if known is not None and len(following.done) == 1 and not following.is_deferrable:
-        found = {following.done[0].target.id: (*known, *following.refers)}
-        context.transaction.staged = replace(staged, refers={**staged.refers, **found})
+    is_single = len(following.done) == 1 and not following.is_deferrable
+    return following.refers if is_single else None
 
 
 Pairs: TypeAlias = tuple[TableRows, TableRows]  # old and new rows, in one order
@@ -320,9 +316,8 @@ async def referred_at_commit(context: StatementContext, id: GlobalId) -> Sequenc
     until it ends.
     """
     transaction, state = context.transaction, context.planner.state
-    known = transaction.staged.refers.get(id)
-    if known is not None and transaction.catalog is None:
-        return known
+    if not state.has_foreign_keys(id):
+        return ()
     new, old = net_rows(context, id)
     for child, key in state.references_to(id):
         if key.deferrable:

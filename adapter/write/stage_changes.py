@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.staging import Staging, Target
 from foreshore.adapter.write.foreign_keys import follow
@@ -29,13 +31,18 @@ async def stage(
         context.staging.append(Staging(target, deleted, inserted, updated))
         return
     staged, id = context.transaction.staged, target.id
-    known: tuple[ReferredKeys, ...] | None = ()
+    known: tuple[ReferredKeys, ...] | None = ()  # to which all its other new rows refer
     if id in staged.rows:
         known = staged.refers.get(id) if deleted is None else None
         known = None if known is not None and len(known) > MOST_NOTED else known
     await stage_rows(context, target, deleted=deleted, inserted=inserted)
+    found: Sequence[ReferredKeys] | None = ()
     if context.planner.state.has_foreign_keys(id):
-        await follow(context, (Staging(target, deleted, inserted, updated),), known)
+        found = await follow(context, (Staging(target, deleted, inserted, updated),))
+    staged = context.transaction.staged
+    if known is not None and found is not None and id in staged.rows:
+        refers = {**staged.refers, id: (*known, *found)}
+        context.transaction.staged = replace(staged, refers=refers)
 
 
 async def stage_all(context: StatementContext, changes: Sequence[Staging]) -> None:
