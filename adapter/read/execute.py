@@ -17,11 +17,10 @@ from foreshore.adapter.plans.access_path import (
     InProcess,
     KeyLookup,
 )
-from foreshore.adapter.read.bound.bind import BoundPeek, Given, counted_each, timestamp_of
+from foreshore.adapter.read.bound.bind import BoundPeek, counted_each, timestamp_of
 from foreshore.adapter.read.bound.cluster_choice import asked_of_cluster, index_of
 from foreshore.adapter.read.bound.in_process import result_in_process, rows_in_process
 from foreshore.adapter.read.bound.small import small_over, small_result
-from foreshore.adapter.read.keys.index_lookups import look_up_indexes
 from foreshore.adapter.read.keys.key_lookup import is_local, look_up, rows_over
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.pinned_replica import pinned_replica
@@ -202,7 +201,7 @@ async def execute_unfinished(context: StatementContext, bound: BoundPeek) -> pa.
         case InProcess():
             return await rows_in_process(context, bound)
         case KeyLookup() | IndexLookups() as path:
-            given = await _given(context, bound, path)
+            given = await look_up(context, bound, path)
             return None if given is None else await rows_over(context, replace(bound, given=given))
         case _:
             result = await _finished_rows(context, bound)
@@ -212,19 +211,11 @@ async def execute_unfinished(context: StatementContext, bound: BoundPeek) -> pa.
             return counted(await all_rows(result))
 
 
-async def _given(
-    context: StatementContext, bound: BoundPeek, path: KeyLookup | IndexLookups
-) -> Given | None:
-    if isinstance(path, IndexLookups):
-        return await look_up_indexes(context, bound, path)
-    return await look_up(context, bound, path)
-
-
 async def _by_key(
     context: StatementContext, bound: BoundPeek, path: KeyLookup | IndexLookups
 ) -> Result | None:
     """Return the finished rows of a relation over the rows under keys."""
-    given = await _given(context, bound, path)
+    given = await look_up(context, bound, path)
     if given is None:
         context.ran("Key look-up, given up because it finds too many rows")
         return None

@@ -1,4 +1,4 @@
-"""Rows by the keys that a statement names, from a table's key index and without a replica.
+"""Rows by the keys that a statement names, as columns: from key indexes, and indexes of a cluster.
 
 The rows are those at the transaction's time with its own writes; AS OF another time without them. A
 statement that changes rows locks their keys first: the keys of the rows as they are when it has the
@@ -19,7 +19,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore import blocking
-from foreshore.adapter.plans.access_path import KeyLookup, PeekPlan
+from foreshore.adapter.plans.access_path import IndexLookups, KeyLookup, PeekPlan
 from foreshore.adapter.read.bound.bind import (
     BoundPeek,
     Given,
@@ -27,14 +27,18 @@ from foreshore.adapter.read.bound.bind import (
     counted_each,
     with_arrays_given,
 )
+from foreshore.adapter.read.bound.cluster_choice import asked_of_cluster
 from foreshore.adapter.read.bound.in_process import grows_long_values, rows_in_process
 from foreshore.adapter.read.bound.small import small_over, stored_rows
 from foreshore.adapter.read.bound.timestamp import move_forward, note_tables_read, read_time
 from foreshore.adapter.read.keys.key_ranges import rows_in_range
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.adapter.statement.pinned_replica import pinned_replica
 from foreshore.adapter.statement.planner import Planner
+from foreshore.adapter.statement.result import all_rows
 from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.compute.arrange.key import Words
+from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.keys.bound_keys import (
     KeyColumns,
     are_too_many,
@@ -53,9 +57,10 @@ from foreshore.compute.keys.look_up import LookUp
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.compute.local.linear import can_evaluate_locally, evaluated
 from foreshore.constraint import Unique
+from foreshore.datum import from_array
 from foreshore.errors import LockNotAvailable, TableAltered
 from foreshore.expr.block import Block
-from foreshore.expr.ir import Finishing
+from foreshore.expr.ir import Finishing, Get, Literal
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
 from foreshore.sql.optimize.key_steps import SMALL, KeyStep, RangeStep, Step, WholeStep
@@ -69,7 +74,7 @@ Found: TypeAlias = tuple[Keys, pa.RecordBatch]  # the keys looked up; rows
 
 SCANNED_SHARE = 100  # an engine scans this many rows in the time in which one is looked up
 PREFIX_ROWS = MANY  # under the first columns of a key, from which on only a range of them is read
-SCANNED_ROWS = 10_000  # rows that are looked up whatever the size of the table
+SCANNED_ROWS = 10_000  # rows that are looked up whatever the size of the table or index
 
 
 async def can_look_up(context: StatementContext, lookup: KeyLookup, time: Timestamp | None) -> bool:
@@ -93,46 +98,66 @@ def _is_stored(context: StatementContext, table: GlobalId, time: Timestamp | Non
     return is_held and not transaction.rows(table)
 
 
-async def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup) -> Given | None:
-    """Return the rows of each table of a bound key look-up; None if keys or rows are too many."""
+async def look_up(
+    context: StatementContext, bound: BoundPeek, path: KeyLookup | IndexLookups
+) -> Given | None:
+    """Return the rows of each step; None if keys or rows are too many, or a time is not known."""
     given = dict(bound.given)
-    for step in lookup.steps:
-        index = await _index(context, step)
-        found: pa.RecordBatch | None
-        if index is None and isinstance(step, WholeStep):
-            if not _is_stored(context, step.table, bound.time):
-                raise TableAltered()
-            found = await stored_rows(context, step.table, bound.time)
-            if bound.own:
-                note_tables_read(context, (step.table,))
-        elif index is None or not index.readable(bound.time):
-            raise TableAltered()
-        elif isinstance(step, WholeStep):
-            found = _all_rows(context, bound, index)
-        elif isinstance(step, RangeStep):
-            own = own_rows(context.transaction, index) if bound.own else None
-            if bound.own:
-                note_tables_read(context, (step.table,))
-            found = await rows_in_range(context, bound, index, step, own, _most(index))
+    for step in path.steps:
+        if (
+            isinstance(path, IndexLookups)
+            and isinstance(step, KeyStep)
+            and step.by.index is not None
+        ):
+            found = await _rows_of_index(context, bound, step, path.gets[step.table], given)
         else:
-            found = await _found_rows(context, bound, index, step, given)
+            found = await _rows_of_table(context, bound, step, given)
         if found is None:
             return None
         given[step.rows] = pa.Table.from_batches([found])
     return given
 
 
-async def rows_by_key(
-    context: StatementContext, bound: BoundPeek, step: KeyStep, given: Given
+async def _rows_of_table(
+    context: StatementContext, bound: BoundPeek, step: Step, given: Given
 ) -> pa.RecordBatch | None:
-    """Return the rows of a table under the keys of a step; None: there are too many, or no index.
-
-    `given` are the rows of earlier steps.
-    """
     index = await _index(context, step)
+    if index is None and isinstance(step, WholeStep):
+        if not _is_stored(context, step.table, bound.time):
+            raise TableAltered()
+        if bound.own:
+            note_tables_read(context, (step.table,))
+        return await stored_rows(context, step.table, bound.time)
     if index is None or not index.readable(bound.time):
         return None
+    if isinstance(step, WholeStep):
+        return _all_rows(context, bound, index)
+    if isinstance(step, RangeStep):
+        own = own_rows(context.transaction, index) if bound.own else None
+        if bound.own:
+            note_tables_read(context, (step.table,))
+        return await rows_in_range(context, bound, index, step, own, _most(index))
     return await _found_rows(context, bound, index, step, given)
+
+
+async def _rows_of_index(
+    context: StatementContext, bound: BoundPeek, step: KeyStep, get: Get, given: Given
+) -> pa.RecordBatch | None:
+    """Return the rows under the keys of a step in an index of a cluster."""
+    if are_too_many(step.keys, bound.bindings):
+        return None
+    types = [get.columns[i].type for i in step.columns]
+    keys = await bound_keys(context, bound, step, types, given)
+    if len(keys[0]) > MANY:
+        return None
+    data = [from_array(column, type) for column, type in zip(keys, types, strict=True)]
+    literals = tuple([tuple(map(Literal, key, types)) for key in zip(*data, strict=True)])
+    everything = Finishing((), SCANNED_ROWS + 1, 0, tuple(range(len(get.columns))))
+    replica, index = pinned_replica(context), step.by.index
+    request = PeekRequest(bound.time, get, everything, index, literals, replica=replica)
+    context.ran(f"Read of index {index}, {len(literals)} keys")
+    rows = await all_rows(await asked_of_cluster(context, request))
+    return rows if rows.num_rows <= SCANNED_ROWS else None
 
 
 def _all_rows(
