@@ -83,17 +83,20 @@ def values_of(value: Scalar, columns: Sequence[pa.Array], rows: int) -> pa.Array
 def _check_columns(context: StatementContext, target: Target, rows: TableRows) -> None:
     desc = target.desc
     columns, _ = split_diffs(rows.table)
-    broken: list[tuple[int, int, str | Check]] = []  # row, order of checks, name or CHECK
+    # Row, order of checks, and the column or CHECK that it breaks, or the CHECK's error.
+    broken: list[tuple[int, int, str | Check | DataError]] = []
     for name, column, values in zip(desc.names, desc.columns, columns, strict=True):
         if not column.nullable and values.null_count:
             broken.append((pc.index(pc.is_null(values), True).as_py(), len(broken), name))
     for each in checks_of(target.planned):
-        failing = first_failing(context, each.condition, columns, rows.num_rows)
+        failing = _first_failing(context, each.condition, columns, rows.num_rows)
         if failing is not None:
-            broken.append((failing, len(broken), each))
+            broken.append((failing[0], len(broken), failing[1] or each))
     if not broken:
         return
     row, _, constraint = min(broken, key=lambda each: each[:2])
+    if isinstance(constraint, DataError):
+        raise constraint
     state = context.planner.reader().state
     table = state.item(target.id)
     detail = failing_row(state, table, columns, desc, row, context.viewer)
@@ -105,15 +108,30 @@ def _check_columns(context: StatementContext, target: Target, rows: TableRows) -
 def first_failing(
     context: StatementContext, condition: Scalar, columns: Sequence[pa.Array], rows: int
 ) -> int | None:
-    """Return the first row for which `condition` is FALSE; raises the first row's error, if any."""
+    """Return the first row for which `condition` is FALSE; raises the error of a row before it."""
+    found = _first_failing(context, condition, columns, rows)
+    if found is None:
+        return None
+    row, error = found
+    if error is not None:
+        raise error
+    return row
+
+
+def _first_failing(
+    context: StatementContext, condition: Scalar, columns: Sequence[pa.Array], rows: int
+) -> tuple[int, DataError | None] | None:
+    """Return the first row for which `condition` is FALSE or has an error, and that error."""
     if is_open_scalar(condition):
         now = context.times.oracle.read_ts()
         condition = bind_scalar(condition, parameter_bindings((), context.session_value(now)))
     values, errors = outcome(condition, columns, rows)
-    if errors is not None and errors.null_count < len(errors):
-        raise DataError.parse(errors.drop_null()[0].as_py())
     place = pc.index(values, pa.scalar(False)).as_py()
-    return None if place < 0 else int(place)
+    if errors is not None and errors.null_count < len(errors):
+        failed = pc.index(pc.is_valid(errors), True).as_py()
+        if not 0 <= place < failed:
+            return failed, DataError.parse(errors[failed].as_py())
+    return None if place < 0 else (place, None)
 
 
 # --- keys ----------------------------------------------------------------------------------

@@ -82,3 +82,28 @@ def test_rules_agree_by_rows_and_by_columns(
         "INSERT 0 1",
     ):
         assert any(name in line for line in rows), name
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("(NULL, 0, 0)", "23502"),
+        ("(1, 0, 0)", "23514"),
+        ("(1, 1, 0)", "22012"),
+        ("(1, 0, 1), (2, 1, 0)", "23514"),
+        ("(1, 1, 0), (2, 0, 1)", "22012"),
+        ("(1, 1, 20), (2, 1, 0)", "23514"),
+        ("(1, NULL, NULL), (NULL, 1, 0)", "23502"),
+    ],
+)
+async def test_error_of_a_check_comes_in_the_order_of_rows_and_rules(
+    env: TestEnvironment, rows: str, said: str
+) -> None:
+    await env.ran(
+        "a",
+        "DROP TABLE IF EXISTS ordered",
+        "CREATE TABLE ordered (a int NOT NULL, b int CHECK (b > 0), c int, CHECK (10 / c > 0))",
+    )
+    for source in (f"VALUES {rows}", f"SELECT a::int, b, c FROM (VALUES {rows}) v (a, b, c)"):
+        found = await env.query("a", f"INSERT INTO ordered {source}")
+        assert found.startswith(f"ERROR {said}"), (source, found)
