@@ -154,12 +154,8 @@ def _of_frames(
 
     Rows with the same frame have the same value, unless it is an `nth_value`.
     """
-    starts, ends = (
-        _by_distance(each, order[0], is_start=each is frame.start)
-        if frame.unit == "range" and each is not None and each.offset is not None
-        else places
-        for each, places in ((frame.start, _starts), (frame.end, _ends))
-    )
+    starts = _places_of(frame, frame.start, order, is_start=True)
+    ends = _places_of(frame, frame.end, order, is_start=False)
 
     def values(entries: Sequence[Entry], peers: Peers, offsets: Offsets) -> list[Datum]:
         begins, stops = starts(frame, peers, offsets[0]), ends(frame, peers, offsets[1])
@@ -178,6 +174,14 @@ def _of_frames(
         return found
 
     return values
+
+
+def _places_of(
+    frame: Frame, bound: FrameBound | None, order: Sequence[OrderKey], *, is_start: bool
+) -> Places:
+    if frame.unit == "range" and bound is not None and bound.offset is not None:
+        return _by_distance(bound, order[0], is_start=is_start)
+    return _starts if is_start else _ends
 
 
 def _distance(bound: FrameBound | None, offset: Datum) -> int:

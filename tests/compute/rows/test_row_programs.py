@@ -12,6 +12,8 @@ from foreshore.expr.ir import (
     Case,
     Column,
     Finishing,
+    Frame,
+    FrameBound,
     Get,
     Literal,
     Map,
@@ -19,9 +21,11 @@ from foreshore.expr.ir import (
     Parameter,
     Relation,
     Scalar,
+    Window,
+    WindowFunction,
 )
 from foreshore.ids import GlobalId
-from foreshore.types import BOOL, INT4, TEXT, ColumnType, Datum
+from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType, Datum
 from tests.compute.cases import Contents, random_history
 from tests.compute.plans import PLANS
 from tests.effort import examples
@@ -113,6 +117,14 @@ def test_rows_are_ordered_cut_and_projected() -> None:
     ]
     assert finished(limit=1, offset=1) == [("n", None)]
     assert finished(limit=0) == []
+
+
+def test_frame_may_have_one_node_for_both_ends() -> None:
+    before = FrameBound("preceding", Literal(1, INT8))
+    function = WindowFunction("count", (), INT8, Frame("range", before, before))
+    program = compile_rows(Window(T, (), (OrderKey(N),), (function,)))
+    assert program is not None
+    assert [(row[0], row[2]) for row in program.run([ROWS])] == [(1, 0), (2, 1), (3, 1), (None, 1)]
 
 
 def value(scalar: Scalar, *args: Datum) -> Datum:
