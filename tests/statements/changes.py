@@ -28,6 +28,8 @@ class Changes(Queries):
                     self.within,
                     self.simple,
                     self.simple,
+                    self.set_rows,
+                    self.delete_in,
                 ),
             )
         )
@@ -55,7 +57,7 @@ class Changes(Queries):
         return f" RETURNING {', '.join(self.items(scope, self.types(scope)))}"
 
     def _values(self, table: Table, count: int) -> tuple[str, str]:
-        columns = [each for each in table.columns if not each.nullable or self.chance(0.7)]
+        columns = [each for each in table.written if not each.nullable or self.chance(0.7)]
         if self.chance(0.2):
             self.random.shuffle(columns)
         rows = ", ".join(
@@ -73,7 +75,7 @@ class Changes(Queries):
     def insert_select(self) -> str:
         """Return an INSERT of a query, whose order would decide what ON CONFLICT leaves out."""
         table = self._table()
-        columns = [each for each in table.columns if not each.nullable or self.chance(0.6)]
+        columns = [each for each in table.written if not each.nullable or self.chance(0.6)]
         source, scope, found = self.source(small=True)
         items = ", ".join(self.scalar(each.type, scope, 1) for each in columns)
         order = self.random.choice(("", " ORDER BY 1"))
@@ -102,7 +104,7 @@ class Changes(Queries):
 
     def _sets(self, table: Table, scope: Scope) -> str:
         # Keys are checked at the end of a statement here, in PostgreSQL row by row.
-        others = [each for each in table.columns if each.nullable and each.name not in table.unique]
+        others = [each for each in table.written if each.nullable and each.name not in table.unique]
         columns = self.random.sample(others, min(len(others), self.random.randint(1, 2)))
         return ", ".join(f"{each.name} = {self._value(each, scope)}" for each in columns)
 
@@ -132,7 +134,7 @@ class Changes(Queries):
     def simple(self) -> str:
         """Return a change of the row under a key, as most are."""
         table = self._table()
-        column = self.random.choice([each for each in table.columns if each.nullable])
+        column = self.random.choice([each for each in table.written if each.nullable])
         found = " AND ".join(f"{name} = {self._key(table.column(name))}" for name in table.key)
         value = self.parameter(plain(column.type), cast=0.2)
         if column.type in ("int", "bigint") and self.chance(0.5):

@@ -7,6 +7,12 @@ from random import Random
 from tests.statements.values import KEYS, OF_ROWS, VALUES, WIDE_KEYS, wide_value
 
 TYPES = tuple(VALUES)
+GENERATED = (
+    ("int", "n % 7"),
+    ("text", "upper(s)"),
+    ("bool", "n > 1 OR s IS NULL"),
+    ("numeric", "round(n / 3.0, 2)"),
+)
 GROUPED = (
     "int",
     "text",
@@ -29,6 +35,7 @@ class Column:
     type: str
     nullable: bool = True
     values: tuple[str, ...] = ()
+    generated: str = ""  # the expression of which it is generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,11 @@ class Table:
     key: tuple[str, ...] = ()
     unique: tuple[str, ...] = ()
     is_view: bool = False
+
+    @property
+    def written(self) -> tuple[Column, ...]:
+        """The columns that take values."""
+        return tuple([each for each in self.columns if not each.generated])
 
     def column(self, name: str) -> Column:
         """Return the column of a name."""
@@ -111,9 +123,12 @@ class Schema:
         if others[-1][0] == "r":
             first = self.tables[0]
             columns[-1] = Column("r", others[-1][1], True, first.columns[0].values)
+        if choose.random() < 0.3:
+            type, expression = choose.choice(GENERATED)
+            columns.append(Column("gen", type, generated=expression))
         unique: tuple[str, ...] = ()
         definitions = [f"{each.name} {each.type}{self._rules(each)}" for each in columns]
-        if columns[-1].name == "r" and not wide and choose.random() < 0.25:
+        if others[-1][0] == "r" and not wide and choose.random() < 0.25:
             rows = _referring(rows, self.rows[0])
             does = choose.choice(
                 ("", " ON DELETE CASCADE", " ON DELETE SET NULL", " ON UPDATE CASCADE")
@@ -140,6 +155,8 @@ class Schema:
 
     def _rules(self, column: Column) -> str:
         """Return what is said of a column in its definition."""
+        if column.generated:
+            return f" GENERATED ALWAYS AS ({column.generated}) STORED"
         if not column.nullable:
             return " NOT NULL"
         if column.name == "n":
