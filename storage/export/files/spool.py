@@ -35,13 +35,18 @@ def as_in_files(export: Export, part: pa.Table) -> pa.Table:
 
 
 async def spooled(export: Export, parts: AsyncIterator[pa.Table], file: Path) -> int:
-    """Write all updates of an interval to a Parquet file; return how many there are."""
+    """Write all updates of an interval to a Parquet file; return how many there are.
+
+    If that is cancelled, a thread may still be writing. The writer then closes with the last
+    reference to it, as a file that is closed while it is written ends the process.
+    """
     rows = 0
     schema = pa.unify_schemas([schema_of(export), _TIMES])
-    with pq.ParquetWriter(file, schema, compression="lz4") as writer:
-        async for part in parts:
-            rows += part.num_rows
-            await blocking.run(None, _write, writer, export, part)
+    writer = pq.ParquetWriter(file, schema, compression="lz4")
+    async for part in parts:
+        rows += part.num_rows
+        await blocking.run(None, _write, writer, export, part)
+    await blocking.run(None, writer.close)
     return rows
 
 
