@@ -26,6 +26,7 @@ R = TypeVar("R")
 MUCH = 16 << 20
 GROWN = 32 << 20
 INTERVAL_SECONDS = 1
+LOOKS_AFTER_END = (1, 10, 30)  # at which a process that has grown tries to give memory back
 OWN = 32 << 20  # for threads, and what a process takes for itself
 
 
@@ -74,26 +75,28 @@ class Returns:
 
     def __init__(self) -> None:
         self._least = self._tried = resident_bytes()
-        self._ended = False
+        self._since_end = max(LOOKS_AFTER_END)
 
     def note_end(self) -> None:
-        """Note that a session has ended, and with it all that it held."""
-        self._ended = True
+        """Note that a session has ended, and with it, now or a little later, all that it held."""
+        self._since_end = 0
 
     def is_due(self, size: int) -> bool:
         """Whether a process of `size` bytes should give memory back now.
 
-        It should if it has grown by much, and has not tried since it grew or a session ended.
+        It should if it has grown by much, and has not tried since it grew or a session ended. What
+        is planned for a session that has ended goes on for seconds, so it tries again later.
         """
         self._least = min(self._least, size)
-        return size > self._least + GROWN and (self._ended or size > self._tried + GROWN)
+        self._since_end += 1
+        is_after_end = self._since_end in LOOKS_AFTER_END
+        return size > self._least + GROWN and (is_after_end or size > self._tried + GROWN)
 
     async def run(self) -> None:
         """Give memory back on a thread whenever that is due, until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_SECONDS)
             if self.is_due(resident_bytes()):
-                self._ended = False
                 await blocking.run(None, give_back)
                 self._tried = resident_bytes()
 
