@@ -15,7 +15,7 @@ NEW = GlobalId("t0")  # stands for the new rows
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """What a table demands of its rows: `read`, over them, fails for a row that breaks a rule."""
+    """A table's constraints as a program: `read` fails over a row that breaks one of them."""
 
     planned: Planned
     read: RowRead  # of the rows with the values of generated columns

@@ -130,7 +130,7 @@ async def _found(
 
 
 class _Merging(NamedTuple):
-    """What a MERGE selects: of each row the action, the old and the new row, and the source's."""
+    """The rows that a MERGE selects: each one's action, old row, new row and source row."""
 
     acts: npt.NDArray[np.str_]
     old: TableRows  # of an insert NULLs
