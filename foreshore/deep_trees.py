@@ -12,6 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
+from foreshore.error_frames import clear_frames
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -58,13 +60,25 @@ def start_deep_thread(work: Callable[[], None], name: str) -> None:
 
 
 class DeepThreads(ThreadPoolExecutor):
-    """Threads on which trees of any allowed depth may be walked, compared and destroyed."""
+    """Threads on which trees of any allowed depth may be walked, compared and destroyed.
+
+    Those that work has half made when it fails are destroyed there.
+    """
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Have a thread do it; it is started here if there is none yet."""
         with _starting:
             before = threading.stack_size(STACK_BYTES)
             try:
-                return super().submit(fn, *args, **kwargs)
+                return super().submit(_clearing_frames, fn, *args, **kwargs)
             finally:
                 threading.stack_size(before)
+
+
+def _clearing_frames(fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    try:
+        return fn(*args, **kwargs)
+    except BaseException as error:
+        clear_frames(error)
+        del fn, args, kwargs  # this frame is the error's, too
+        raise
