@@ -7,6 +7,7 @@ client is sent each change of a variable that the protocol reports.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from foreshore.errors import (
     CantChangeRuntimeParam,
@@ -74,20 +75,20 @@ class Variables(dict[str, str]):
         self.touched = False
         self.version = 0  # grows with every change
         self.plan_version = 0  # grows when one changes that plans, names or rights depend on
-        self._settings: StatementSettings | None = None
         self._marks: list[Mark] = []  # of the transaction's savepoints
         self._short_version = -1  # at which no value was long
         self.random = RandomValues()  # whose seed no transaction undoes
         self.kept = Kept(self)
         self.kept.count(self._size)
 
-    @property
+    @cached_property
     def settings(self) -> StatementSettings:
-        """What each statement asks for."""
-        found = self._settings
-        if found is None or found.version != self.version:
-            found = self._settings = statement_settings(self, self.version)
-        return found
+        """What each statement asks for, until a value changes."""
+        return statement_settings(self, self.version)
+
+    def _begin_version(self) -> None:
+        self.version += 1
+        self.__dict__.pop("settings", None)
 
     def _size(self) -> int:
         kept = sum(map(len, self._values.values())) + sum(mark.held for mark in self._marks)
@@ -184,7 +185,7 @@ class Variables(dict[str, str]):
         if len(value) >= LONG:
             self.kept.check_room(len(value), instead_of=self._replaced(key, local=local))
         self.touched = True
-        self.version += 1
+        self._begin_version()
         self.plan_version += key in OF_PLANS
         self[key] = value
         if not local:
@@ -198,7 +199,7 @@ class Variables(dict[str, str]):
 
     def set_fixed(self, name: str, value: str) -> None:
         """Set a variable that only the system may set, such as the name of the role."""
-        self.version += 1
+        self._begin_version()
         self.plan_version += 1
         self._defaults[name] = self[name] = value
         self._values = {**self._values, name: value}
@@ -209,7 +210,7 @@ class Variables(dict[str, str]):
         if not self.touched and all(map(self._has_default, self._set)):
             return
         self.touched = True
-        self.version += 1
+        self._begin_version()
         self.plan_version += 1
         kept = dict(self._set)
         for key in list(self):
@@ -235,7 +236,7 @@ class Variables(dict[str, str]):
         if not self.touched:
             return
         self.touched = False
-        self.version += 1
+        self._begin_version()
         before = [self.get(name) for name in OF_PLANS]
         kept = dict(self._set)
         for name in ("transaction_isolation", "transaction_read_only"):
@@ -272,7 +273,7 @@ class Variables(dict[str, str]):
         self.clear()
         self.update(mark.present)
         self.touched = True
-        self.version += 1
+        self._begin_version()
         self.plan_version += 1
 
     def drain_reports(self) -> dict[str, str]:

@@ -31,7 +31,7 @@ from foreshore.adapter.write.copy import GivenRows
 from foreshore.adapter.write.target import target_of
 from foreshore.compute.engine import Cancellation
 from foreshore.errors import DatabaseError, UndefinedFile
-from foreshore.result_limits import is_unlimited, memory_limit
+from foreshore.result_limits import is_unlimited
 from foreshore.sql.plan import CopyFromFiles, CopyToFiles, FileOptions
 from foreshore.storage.external.aws import bucket_of
 from foreshore.storage.lake.columns import WrongValue, from_file
@@ -145,7 +145,7 @@ class _Apart:
         self, context: StatementContext, cancellation: Cancellation, stack: ExitStack
     ) -> None:
         self._isolated = context.engines.isolated
-        self._memory = memory_limit(context.variables)
+        self._memory = context.variables.settings.most_memory
         self._cancellation, self._stack = cancellation, stack
         self._evaluations: Any = None
 

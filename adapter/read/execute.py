@@ -51,7 +51,6 @@ from foreshore.errors import InvalidParameterValue, UndefinedObject
 from foreshore.expr.ir import Finishing, Relation
 from foreshore.extras import require_spark
 from foreshore.memory import give_back
-from foreshore.result_limits import memory_limit
 from foreshore.rows import counted
 from foreshore.session_variables import Variables
 from foreshore.sizes import bytes_of
@@ -95,7 +94,7 @@ async def open_source(context: StatementContext, bound: BoundPeek) -> RowSource 
         result = await execute(context, bound)
         return None if result is None else BatchSource(result)
     context.ran("Constant, in this process")
-    executor, memory = context.engines.executor, memory_limit(context.variables)
+    executor, memory = context.engines.executor, context.variables.settings.most_memory
     source = await StreamSource(partial(_stream, bound), executor, memory).begun()
     only = source.only_batch
     return source if only is None else BatchSource(Result.of(only))
@@ -150,7 +149,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
                 span,
                 replica=replica,
                 is_repeated=not bound.plan.is_open,
-                memory=memory_limit(context.variables),
+                memory=context.variables.settings.most_memory,
             )
             part = "whole" if span is None else "in part"
             how = part if literals is None else f"{len(literals)} keys"
@@ -174,7 +173,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
                 tables=bound.given,
                 replica=pinned_replica(context),
                 bulk=_bulk_choice(context.variables, context.pid, engine),
-                memory=memory_limit(context.variables),
+                memory=context.variables.settings.most_memory,
             )
             stages = context.views.compute.clusters.stages
             with progress_told(request.bulk, stages, partial(context.notice, now=True)):
@@ -207,7 +206,7 @@ async def execute_unfinished(context: StatementContext, bound: BoundPeek) -> pa.
             result = await _finished_rows(context, bound)
             if result is None:
                 return None
-            check_memory(result.size_bytes, memory_limit(context.variables))
+            check_memory(result.size_bytes, context.variables.settings.most_memory)
             return counted(await all_rows(result))
 
 
@@ -239,7 +238,7 @@ async def _finished_constant(context: StatementContext, bound: BoundPeek) -> Res
     be in memory is left to an engine, if it is so.
     """
     relation, finishing = bound.block.relation, bound.finishing
-    if bound.is_light or memory_limit(context.variables) is not None:
+    if bound.is_light or context.variables.settings.most_memory is not None:
         return await finished(await _constant(context, bound), finishing)
     executor, given = context.engines.executor, counted_each(bound.given)
     if not can_stream(relation):
@@ -270,7 +269,7 @@ async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
     given = counted_each(bound.given)
     if bound.is_light:
         return evaluate_linear(relation, given)
-    if memory_limit(context.variables) is not None:
+    if context.variables.settings.most_memory is not None:
         return await rows_in_process(context, bound)
     if not can_stream(relation):
         return await blocking.run(executor, evaluate_linear, relation, given)

@@ -23,7 +23,7 @@ from foreshore.errors import ActiveSqlTransaction, InternalError, ReadOnlySqlTra
 from foreshore.expr.scalars import Replace
 from foreshore.ids import GlobalId, temporary_schema
 from foreshore.isolation import Isolation
-from foreshore.setting_kinds import BOUNDED_STALENESS, boolean, milliseconds
+from foreshore.setting_kinds import boolean
 from foreshore.settings import VERSION, split_names
 from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 from foreshore.types import Datum
@@ -114,10 +114,7 @@ class StatementContext(Struct, frozen=True, eq=False):
     @property
     def read_only(self) -> bool:
         """Whether the transaction may write to temporary tables alone."""
-        isolation = self.variables["transaction_isolation"]
-        return self.variables["transaction_read_only"] == "on" or isolation.startswith(
-            BOUNDED_STALENESS
-        )
+        return self.variables.settings.is_read_only
 
     @property
     def database(self) -> str:
@@ -142,7 +139,7 @@ class StatementContext(Struct, frozen=True, eq=False):
     @property
     def lock_timeout_ms(self) -> int:
         """How long to wait for a lock; 0 is without end."""
-        return milliseconds(self.variables["lock_timeout"]) or 0
+        return self.variables.settings.lock_timeout_ms
 
     @property
     def now(self) -> Timestamp:

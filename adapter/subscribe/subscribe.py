@@ -27,7 +27,6 @@ from foreshore.expr.ir import Get, Literal, Relation, single_input
 from foreshore.expr.recursion import may_fail
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
-from foreshore.result_limits import memory_limit
 from foreshore.sql.plan import AsOf, Subscribe
 from foreshore.storage.selection import ALL, pushed_down
 from foreshore.types import MZ_TIMESTAMP
@@ -145,7 +144,7 @@ def _source(
     if below is not None and peek.index is not None:
         index = peek.index.index
         return Source(below, frozenset({index}), cluster, index), relation
-    memory = memory_limit(context.variables)
+    memory = context.variables.settings.most_memory
     return Source(relation, sources_of(relation), cluster, memory=memory), None
 
 

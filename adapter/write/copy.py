@@ -31,7 +31,6 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Column, Scalar
 from foreshore.ids import GlobalId
-from foreshore.result_limits import memory_limit
 from foreshore.rows import counted
 from foreshore.spill import PIECE_BYTES, PIECE_ROWS, Spill
 from foreshore.sql.plan import CopyFrom, CopyOptions, CopyTo, Select
@@ -69,7 +68,7 @@ class _Rows:
         """Take more rows."""
         self._context.interrupts.check()
         await self._rows.add(batch)
-        check_memory(self._rows.received_bytes, memory_limit(self._context.variables))
+        check_memory(self._rows.received_bytes, self._context.variables.settings.most_memory)
 
     async def finish(self, *, last: bool) -> str:
         """Complete the statement; `last` says that nothing follows in its implicit transaction."""

@@ -32,7 +32,6 @@ from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
 from foreshore.expr.scalars import bind_scalar
 from foreshore.ids import GlobalId
-from foreshore.result_limits import memory_limit
 from foreshore.rows import split_diffs
 from foreshore.sql.rewrite.bind_parameters import is_open_scalar, parameter_bindings
 from foreshore.table_rows import TableRows
@@ -181,7 +180,7 @@ async def stage_rows(
         keyed = {key.name: rows[number] for key, rows in zip(unique, found, strict=True)}
         part, size = await kept_in_transaction(context, part, len(unique))
         transaction.write(id, Written(part, keyed), committed, size)
-    memory = memory_limit(context.variables)
+    memory = context.variables.settings.most_memory
     if memory is not None:
         check_memory(transaction.written_bytes, memory)
     gone = 0 if deleted is None else abs(deleted.count)

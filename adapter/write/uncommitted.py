@@ -7,7 +7,6 @@ small parts, are in memory, of which a transaction may keep as much as a setting
 from foreshore import blocking
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.errors import OutOfMemory
-from foreshore.sizes import bytes_of
 from foreshore.spill import MappedFile
 from foreshore.table_rows import TableRows
 
@@ -31,8 +30,9 @@ async def kept_in_transaction(
         size += bytes
     else:
         rows = await blocking.run(None, _mapped, context, rows)
-    text = context.variables["max_transaction_size"]
-    if text != "0" and context.transaction.staged.kept + size > bytes_of(text):
+    most = context.variables.settings.most_written
+    if most and context.transaction.staged.kept + size > most:
+        text = context.variables["max_transaction_size"]
         raise OutOfMemory(
             f"The transaction keeps in memory what it has written: more than {text}.",
             hint="Commit more often, write more rows by each statement, or raise"

@@ -42,7 +42,6 @@ from foreshore.expr.held import block_holds_much
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
-from foreshore.result_limits import memory_limit
 from foreshore.spill import whole
 from foreshore.storage.snapshot import Snapshot
 from foreshore.update import at_time, insertions_at
@@ -61,7 +60,7 @@ async def result_in_process(context: StatementContext, bound: BoundPeek) -> Resu
             return await finished(rows, finishing)
 
     extent, finishing = split_finishing(finishing)  # more rows than should be in memory
-    memory = memory_limit(context.variables)
+    memory = context.variables.settings.most_memory
 
     def finish(parts: Iterator[pa.Table]) -> Result:
         return collected(finished_parts(parts, finishing, memory))
@@ -75,7 +74,7 @@ async def result_in_process(context: StatementContext, bound: BoundPeek) -> Resu
 async def rows_in_process(context: StatementContext, bound: BoundPeek) -> pa.Table:
     """Return the rows of `bound` with `__diff`, not finished."""
     question = None if bound.given else question_of(context, bound.block)
-    memory, scratch = memory_limit(context.variables), context.tables.storage.scratch
+    memory, scratch = context.variables.settings.most_memory, context.tables.storage.scratch
 
     def check(size: int) -> None:
         check_memory(size, memory)
@@ -105,7 +104,7 @@ async def _evaluate(
     given = {**await builtin_tables(context, block.sources() - bound.given.keys()), **bound.given}
     inputs: dict[GlobalId, Input] = {}
     snapshots: list[Snapshot] = []
-    cancellation, memory = Cancellation(), memory_limit(context.variables)
+    cancellation, memory = Cancellation(), context.variables.settings.most_memory
     relations = list(block.relations())
     heavy = any(map(is_heavy, relations)) or grows_long_values(relations, bound.given)
     has_long = heavy and _has_long_step(relations, bound.given)
