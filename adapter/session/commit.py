@@ -1,6 +1,7 @@
 """The commit of a transaction: one write, and its checks when the group that it is in is formed."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 
 from foreshore import blocking
 from foreshore.adapter.ddl.tables.alter import altered_indexes
@@ -15,6 +16,8 @@ from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.references import ReferredKeys
 from foreshore.ids import GlobalId
 from foreshore.table_rows import TableRows
+
+_ROWS, _KEYED = attrgetter("rows"), attrgetter("keyed")
 
 
 async def wait_for_tables(context: StatementContext) -> None:
@@ -49,8 +52,8 @@ async def commit_effects(context: StatementContext, visible: Callable[[], None] 
 
     Raises Conflict if what it read has changed, and the errors of broken constraints.
     """
-    transaction = context.transaction
-    catalog, staged = transaction.catalog, transaction.staged
+    staged = context.transaction.staged
+    catalog = staged.catalog
     altered = {} if catalog is None else altered_indexes(context)
     write = await write_of(context, altered)
     if visible is not None:
@@ -83,17 +86,17 @@ async def write_of(
     keyed: dict[GlobalId, list[Keyed]] = {}
     for id, written in staged.rows.items():
         parts = written.parts
-        rows[id] = [part.rows for part in parts]
+        rows[id] = list(map(_ROWS, parts))
         if id in altered:
             executor = context.engines.executor
             keyed[id] = await blocking.run(executor, _by_keys, parts, altered[id])
         elif parts[0].keyed:
-            keyed[id] = [part.keyed for part in parts]
+            keyed[id] = list(map(_KEYED, parts))
     return Write(
         rows,
         reads,
         owner=transaction,
-        lock_timeout_ms=context.lock_timeout_ms,
+        lock_timeout_ms=context.variables.settings.lock_timeout_ms,
         keyed=keyed,
         checked=transaction.began,
         described=staged.known,

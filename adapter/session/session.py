@@ -292,11 +292,12 @@ class Session:
     async def run_once(self, context: StatementContext) -> Outcome:
         """Run one statement; if it is alone, its transaction ends with it."""
         outcome = await dispatch.run(self, context)
-        if context.transaction.staged is not NOTHING_STAGED:
-            if context.transaction.has_effects:
+        if context.transaction.staged is not NOTHING_STAGED and context.transaction.has_effects:
+            if not isinstance(outcome, Completed):
                 check_returned(outcome, self.variables.settings.limits)
-            if context.alone and not isinstance(outcome, CopyIn):
-                await self.transactions.commit_implicit()
+            alone = context.alone and not context.transaction.block
+            if alone and not isinstance(outcome, CopyIn):
+                await self.transactions.commit(context)
         return outcome
 
     async def attempt(

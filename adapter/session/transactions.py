@@ -17,7 +17,7 @@ from foreshore.adapter.services.collections import Collections
 from foreshore.adapter.services.process import Process
 from foreshore.adapter.session import commit as committing
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.interrupts import Interrupts
+from foreshore.adapter.statement.interrupts import Interrupts, Sheltered
 from foreshore.adapter.statement.portals import BoundPortal, Portals
 from foreshore.adapter.transaction.locks import CATALOG
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
@@ -157,8 +157,11 @@ class Transactions:
         if transaction is not None and not transaction.block and transaction.has_effects:
             await self.commit()
 
-    async def commit(self) -> None:
-        """Make what the transaction did durable and visible, or roll back and raise why not."""
+    async def commit(self, context: StatementContext | None = None) -> None:
+        """Make what the transaction did durable and visible, or roll back and raise why not.
+
+        `context` is that of a statement, if one commits it.
+        """
         transaction = self.running
         if transaction is None:
             return
@@ -169,8 +172,8 @@ class Transactions:
         try:
             if transaction.staged.signals is not NO_SIGNALS:
                 reserved = channels.reserve(transaction.staged.signals)
-            if transaction.has_effects:
-                await self._commit_effects(transaction)
+            if transaction.staged.rows or transaction.has_effects:
+                await self._commit_effects(transaction, context or self._context())
         except BaseException:
             await self.rollback()
             raise
@@ -192,20 +195,21 @@ class Transactions:
         if self._portals or self._portals.streams:
             self._portals.end(committed=True)
 
-    async def _commit_effects(self, transaction: Transaction) -> None:
-        context = self._context()
-        if self._temporary_schema in context.planner.state.parts:
+    async def _commit_effects(self, transaction: Transaction, context: StatementContext) -> None:
+        change = transaction.staged.catalog
+        state = context.names.catalog.state if change is None else change.state
+        if self._temporary_schema in state.parts:
             temporary.before_commit(context)
             if not transaction.has_effects:
                 return
-        if transaction.catalog is not None or self._coordinator.locks.tables:
+        if transaction.staged.catalog is not None or self._coordinator.locks.tables:
             with self._interrupts.running():
                 await committing.wait_for_tables(context)
                 await committing.wait_for_views(context)
         applied = None
         if transaction.staged.signals is not NO_SIGNALS:
             applied = partial(self._send_signals, transaction)
-        with self._interrupts.sheltered():
+        with Sheltered(self._interrupts):
             await committing.commit_effects(context, applied)
 
     def _send_signals(self, transaction: Transaction) -> None:

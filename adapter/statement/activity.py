@@ -2,10 +2,10 @@
 
 While a statement runs inside `running`, `request` cancels its task at the point where it waits, and
 `running` raises the given error instead: of a cancel request or of statement_timeout. Requests are
-ignored between statements and inside `sheltered`, a commit on its way to the disk. After a commit
+ignored between statements and inside `Sheltered`, a commit on its way to the disk. After a commit
 the statement can no longer be interrupted: the client is sent its success. A cancellation from
 elsewhere, for example when the client is gone, passes through untouched. The end of the session
-(pg_terminate_backend, idle time-outs) waits for the end of `sheltered` alone; what the session has
+(pg_terminate_backend, idle time-outs) waits for the end of `Sheltered` alone; what the session has
 not committed is rolled back.
 """
 

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from msgspec import Struct
+
 from foreshore.errors import (
     DatabaseError,
 )
@@ -83,12 +85,8 @@ class Interrupts:
         if not task.uncancel():  # else the task is cancelled too
             raise reason from None
 
-    def sheltered(self) -> "Sheltered":
-        """Let no request interrupt the block."""
-        return Sheltered(self)
-
     def outside_of_shelter(self, act: Callable[[], None]) -> None:
-        """Call `act` now, or at the end of `sheltered`."""
+        """Call `act` now, or at the end of `Sheltered`."""
         if self._shelters:
             self._after_shelter.append(act)
         else:
@@ -101,22 +99,20 @@ class Interrupts:
             raise reason
 
 
-class Sheltered:
-    """A class instead of a generator, because every change enters it."""
+class Sheltered(Struct, eq=False):
+    """A block that no request interrupts; no generator, because every change enters it."""
 
-    __slots__ = ("_interrupts", "_outer")
-
-    def __init__(self, interrupts: Interrupts) -> None:
-        self._interrupts = interrupts
+    interrupts: Interrupts
+    outer: asyncio.Task[object] | None = None
 
     def __enter__(self) -> None:
-        interrupts = self._interrupts
-        self._outer, interrupts._task = interrupts._task, None
+        interrupts = self.interrupts
+        self.outer, interrupts._task = interrupts._task, None
         interrupts._shelters += 1
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        interrupts = self._interrupts
-        interrupts._task = self._outer
+        interrupts = self.interrupts
+        interrupts._task = self.outer
         interrupts._shelters -= 1
         if error is None:
             interrupts._is_done, interrupts._reason = True, None

@@ -12,6 +12,7 @@ so a block of many small INSERTs costs constant time for each. The locks of a tr
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 import pyarrow as pa
 from msgspec import Struct, field
@@ -39,6 +40,9 @@ class Written(Struct, frozen=True, eq=False):
 
     rows: TableRows
     keyed: dict[str, KeyedRows]
+
+
+_COUNT = attrgetter("rows.count")
 
 
 class WrittenRows:
@@ -73,7 +77,7 @@ class WrittenRows:
     @property
     def count(self) -> int:
         """Return how many rows they add to the table, less those that they delete."""
-        return sum([part.rows.count for part in self.parts])
+        return sum(map(_COUNT, self._storage.parts[: self._length]))
 
     @property
     def size_bytes(self) -> int:
@@ -89,27 +93,26 @@ class WrittenRows:
         return self._storage.by_key(layout)
 
 
-class _Storage:
+class _Storage(Struct, eq=False):
     """An append-only list of parts, their rows by key and their sizes as far as asked for."""
 
-    def __init__(self, parts: list[Written]) -> None:
-        self.parts = parts
-        self._by_key: dict[str, tuple[OwnRows, int]] = {}
-        self._sizes = [0]  # of the first parts, as far as they were asked for
+    parts: list[Written]
+    rows_by_key: dict[str, tuple[OwnRows, int]] = {}
+    sizes: list[int] = []  # of the first parts, one and more, as far as they were asked for
 
     def size(self, count: int) -> int:
         """Return the bytes of the first `count` parts."""
-        for part in self.parts[len(self._sizes) - 1 : count]:
-            self._sizes.append(self._sizes[-1] + part.rows.size_bytes)
-        return self._sizes[count]
+        for part in self.parts[len(self.sizes) : count]:
+            self.sizes.append((self.sizes[-1] if self.sizes else 0) + part.rows.size_bytes)
+        return self.sizes[count - 1] if count else 0
 
     def by_key(self, layout: KeyLayout) -> OwnRows:
         name = layout.constraint.name
-        own, done = self._by_key.get(name) or (OwnRows(layout), 0)
+        own, done = self.rows_by_key.get(name) or (OwnRows(layout), 0)
         if done < len(self.parts):
             for part in self.parts[done:]:
                 own.add(_keyed(part, layout), part.rows)
-            self._by_key[name] = own, len(self.parts)
+            self.rows_by_key[name] = own, len(self.parts)
         return own
 
 
@@ -221,7 +224,7 @@ class Transaction(Struct, eq=False):
         staged = self.staged
         if staged is NOTHING_STAGED:
             return False
-        return bool(staged.rows) or self.changes_data or bool(self.moves)
+        return bool(staged.rows) or self.changes_data or bool(staged.moves and self.moves)
 
     @property
     def changes_data(self) -> bool:
@@ -267,15 +270,28 @@ class Transaction(Struct, eq=False):
 
         They take about `kept` bytes of memory.
         """
-        if committed is not None and id not in self.staged.known:
-            self.know(id, committed)
+        staged = self.staged
+        known, refers, rows = staged.known, staged.refers, staged.rows
+        if committed is not None and id not in known:
+            known = {**known, id: committed}
         if part.rows.num_rows:
-            before = self.staged.rows.get(id)
-            rows = WrittenRows((part,)) if before is None else before.adding(part)
-            self._stage_rows({**self.staged.rows, id: rows}, kept)
-            if id in self.staged.refers:  # until that is known of this part, too
-                refers = {each: k for each, k in self.staged.refers.items() if each != id}
-                self.staged = replace(self.staged, refers=refers)
+            before = rows.get(id)
+            rows = {**rows, id: WrittenRows((part,)) if before is None else before.adding(part)}
+            if id in refers:  # until that is known of this part, too
+                refers = {each: k for each, k in refers.items() if each != id}
+        else:
+            kept = 0
+        self.staged = Staged(
+            rows,
+            known,
+            staged.altered,
+            staged.catalog,
+            staged.moves,
+            staged.deferred,
+            staged.signals,
+            staged.kept + kept,
+            refers,
+        )
 
     def know(self, id: GlobalId, committed: Planned) -> None:
         """Note the committed definition of table `id`, unless one is known already."""
@@ -293,25 +309,12 @@ class Transaction(Struct, eq=False):
             self.tables_read.add(id)
         if rows := self.rows(id):
             rekeyed = WrittenRows(Written(each.rows, {}) for each in rows)
-            self._stage_rows({**self.staged.rows, id: rekeyed})
+            self.staged = replace(self.staged, rows={**self.staged.rows, id: rekeyed})
 
     def unwrite(self, id: GlobalId) -> None:
         """Remove the rows written to `id`."""
-        self._stage_rows({each: rows for each, rows in self.staged.rows.items() if each != id})
-
-    def _stage_rows(self, rows: Mapping[GlobalId, WrittenRows], kept: int = 0) -> None:
-        staged = self.staged
-        self.staged = Staged(
-            rows,
-            staged.known,
-            staged.altered,
-            staged.catalog,
-            staged.moves,
-            staged.deferred,
-            staged.signals,
-            staged.kept + kept,
-            staged.refers,
-        )
+        rows = {each: rows for each, rows in self.staged.rows.items() if each != id}
+        self.staged = replace(self.staged, rows=rows)
 
     def stage_altered(self, id: GlobalId, table: AlteredTable) -> None:
         """Stage the committed rows of the altered table `id`."""

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 from msgspec import Struct
@@ -28,8 +27,7 @@ class Reads(Struct, frozen=True):
     keys: Keys = NO_KEYS
 
 
-@dataclass(eq=False, slots=True)
-class Write:
+class Write(Struct, eq=False):
     """The rows that one transaction writes to each shard, without a time.
 
     `at` returns further updates, made with the time of the write. `applied` is called with the time
@@ -42,16 +40,16 @@ class Write:
     applied: Callable[[Timestamp], None] | None = None
     owner: object = None  # of blocked tables
     lock_timeout_ms: int = 0  # the longest wait for others who block its tables; 0: no limit
-    keyed: dict[GlobalId, list[Keyed]] = field(default_factory=dict)  # `rows`, by key
+    keyed: dict[GlobalId, list[Keyed]] = {}  # `rows`, by key
     refers: Sequence[ReferredKeys] = ()  # keys of other tables that have to be there
     checked: Timestamp = 0  # the last time at which the constraints were known to hold
-    described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
-    moves: Moves = field(default_factory=dict)  # of subscriptions
+    described: Mapping[GlobalId, object] = {}  # the tables as it knew them
+    moves: Moves = {}  # of subscriptions
     retires: frozenset[GlobalId] = frozenset()  # shards that are known up to before it, and end
     viewer: Callable[[], Viewer] = Viewer  # who gets its errors
     waits: bool = True  # for others who block its tables
-    done: asyncio.Future[Timestamp] | None = field(init=False, default=None)
-    asked_at: float = field(init=False, default=0.0)  # by the process's counter
+    done: asyncio.Future[Timestamp] | None = None
+    asked_at: float = 0.0  # by the process's counter
 
     @property
     def is_given_up(self) -> bool:

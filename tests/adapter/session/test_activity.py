@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from foreshore.adapter.statement.interrupts import Interrupts
+from foreshore.adapter.statement.interrupts import Interrupts, Sheltered
 from foreshore.errors import QueryCanceled
 
 
@@ -56,12 +56,12 @@ def test_termination_lets_running_commit_finish() -> None:
     said: list[str] = []
     interrupts = Interrupts()
     interrupts.outside_of_shelter(lambda: said.append("at once"))
-    with interrupts.sheltered():
-        with interrupts.sheltered():
+    with Sheltered(interrupts):
+        with Sheltered(interrupts):
             interrupts.outside_of_shelter(lambda: said.append("later"))
         said.append("committed")
     said.append("answered")
     assert said == ["at once", "committed", "later", "answered"]
-    with interrupts.sheltered():
+    with Sheltered(interrupts):
         pass
     assert len(said) == 4
