@@ -242,7 +242,9 @@ async def run(session: Conversation, context: StatementContext) -> Outcome:
         context = await resolve_names(session, context)
     kind = type(plan)
     if kind not in NO_QUERY:
-        settle(context)
+        context.transaction.settled = True
+        if context.transaction.time is not None:
+            _check_defined(context)
     if statement := ROWS.get(kind):
         outcome = statement(context, plan)
     elif statement := DEFINITIONS.get(kind):
@@ -252,13 +254,11 @@ async def run(session: Conversation, context: StatementContext) -> Outcome:
     return outcome if isinstance(outcome, Outcome) else await outcome
 
 
-def settle(context: StatementContext) -> None:
-    """Note that the transaction has a query; raises RelationRedefined as `run` does."""
+def _check_defined(context: StatementContext) -> None:
+    """Raise RelationRedefined as `run` does."""
     transaction = context.transaction
-    transaction.settled = True
-    if transaction.time is not None:
-        since = max(transaction.time, transaction.began)
-        context.names.catalog.check_defined(context.prepared.made.used, since)
+    since = max(transaction.time or 0, transaction.began)
+    context.names.catalog.check_defined(context.prepared.made.used, since)
 
 
 async def _define(context: StatementContext, statement: Statement, plan: plans.Plan) -> Outcome:

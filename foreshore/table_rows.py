@@ -53,19 +53,19 @@ class TableRows:
         self,
         desc: RelationDesc,
         tuples: Sequence[Row] | None,
-        diffs: Sequence[int] | None,
+        diffs: Sequence[int] | None = None,
         table: pa.Table | None = None,
     ) -> None:
-        """Take `tuples` and `diffs`, or a `table` with `__diff`."""
+        """Take `tuples`, which are inserted unless `diffs` say else, or a `table` with `__diff`."""
         self.desc = desc
         self.are_tuples = self.has_tuples = table is None
         if table is not None:
             self.table, self.num_rows = table, table.num_rows
         else:
             assert tuples is not None
-            assert diffs is not None
-            self.tuples, self.diffs = tuples, diffs
-            self.num_rows, self.count = len(tuples), sum(diffs)
+            self.tuples, self.num_rows = tuples, len(tuples)
+            self.diffs = [1] * len(tuples) if diffs is None else diffs
+            self.count = sum(self.diffs)
 
     def __getattr__(self, name: str) -> Any:
         """Make an attribute that is not there yet."""
@@ -94,11 +94,6 @@ class TableRows:
             for column, each in zip(columns, self.desc.columns, strict=True)
         ]
         return list(zip(*data, strict=True)) if data else [()] * len(diffs)
-
-    @classmethod
-    def inserted(cls, desc: RelationDesc, tuples: Sequence[Row]) -> "TableRows":
-        """Return new rows."""
-        return cls(desc, tuples, [1] * len(tuples))
 
     @classmethod
     def change(cls, deleted: "TableRows", inserted: "TableRows") -> "TableRows":

@@ -22,6 +22,7 @@ from foreshore.adapter.plans.access_path import PeekPlan
 from foreshore.adapter.plans.locked_read import LockedRead
 from foreshore.adapter.plans.row_read import RowRead
 from foreshore.adapter.plans.row_rules import RowRules
+from foreshore.adapter.plans.target import Target
 from foreshore.catalog.lookups import Lookups
 from foreshore.catalog.state import Part, State
 from foreshore.ids import GlobalId
@@ -96,6 +97,7 @@ class Made(Struct, frozen=True, eq=False):
     takes_names: bool = False  # of objects, as arguments of a reg* type
     readings: Readings | None = None  # of a shape: how arguments are read from literals of a text
     planning_seconds: float = 0.0  # of CPU of the thread
+    target: Target | None = None  # the table that it writes, if it may
 
 
 UNPLANNED = Made()

@@ -33,6 +33,7 @@ from foreshore.adapter.plans.prepared import (
 )
 from foreshore.adapter.plans.row_read import plan_row_read
 from foreshore.adapter.plans.row_rules import rules_of
+from foreshore.adapter.plans.target import Target, marked_by, target_in
 from foreshore.adapter.services.collections import Collections
 from foreshore.adapter.session.shaped_texts import OfText, ShapedTexts
 from foreshore.adapter.statement.roles import require_untrusted_language, require_visible
@@ -364,6 +365,7 @@ class SessionPlanner:
             any(map(takes_names, parameters)),
             types.readings if isinstance(types, LiteralParameters) else None,
             thread_time() - began,
+            _target_of(plan, reader),
         )
         # Not valid until all of it is there: this may be interrupted.
         prepared.basis = prepared.found_valid = None
@@ -620,6 +622,15 @@ class SessionPlanner:
             session.variables["row_security"],
             self._collections()[1],
         )
+
+
+def _target_of(plan: Plan, reader: SessionCatalog) -> Target | None:
+    """Return the table that a plan writes; None if it writes none, or is refused when it runs."""
+    if not isinstance(plan, Insert | Update | Delete | Merge) or not plan.table.startswith("u"):
+        return None
+    state, id = reader.state, plan.table
+    is_refused = marked_by(state, id) is not None
+    return None if is_refused else target_in(state, reader.planned[id], id)
 
 
 def _locking_programs(

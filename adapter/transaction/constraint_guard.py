@@ -43,12 +43,17 @@ class ConstraintGuard:
             if (corruption := self.corruptions.of(id)) is not None:
                 return corruption
         planned = self.catalog.planned
+        marked: dict[GlobalId, Sequence[pa.Table | TableRows]] = {}
         for id, known in write.described.items():
             if planned.get(id) is not known:
                 return TableAltered()
         if write.moves and (error := self.subscriptions.refused(write.moves)) is not None:
             return error
-        marked = self._watermarked(write)
+        for id, rows in write.rows.items():
+            table = write.described.get(id) or planned.get(id)
+            if table is None or table.desc.watermark is not None:
+                marked[id] = rows
+        write.marked = marked
         if marked and (late := self.watermarks.late_row(marked)) is not None:
             if isinstance(late, DatabaseError):
                 return late
@@ -92,17 +97,8 @@ class ConstraintGuard:
         """Let the key indexes and watermarks follow."""
         keyed: dict[GlobalId, list[Keyed]] = {}
         for write in group:
-            if marked := self._watermarked(write):
-                self.watermarks.apply(marked)
+            if write.marked:
+                self.watermarks.apply(write.marked)
             for id, parts in write.keyed.items():
                 keyed.setdefault(id, []).extend(parts)
         self.keys.apply(time, keyed)
-
-    def _watermarked(self, write: Write) -> dict[GlobalId, Sequence[pa.Table | TableRows]]:
-        """Return what is written to relations that may have a watermark."""
-        planned, found = self.catalog.planned, {}
-        for id, rows in write.rows.items():
-            known = planned.get(id)
-            if known is None or known.desc.watermark is not None:
-                found[id] = rows
-        return found

@@ -7,6 +7,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from foreshore.adapter.transaction.violations import Viewer
+from foreshore.catalog.planned import Planned
 from foreshore.catalog.subscription_positions import Moves
 from foreshore.compute.keys.group_keys import Keyed
 from foreshore.compute.keys.key_sets import NO_KEYS, Keys
@@ -43,12 +44,14 @@ class Write(Struct, eq=False):
     keyed: dict[GlobalId, list[Keyed]] = {}  # `rows`, by key
     refers: Sequence[ReferredKeys] = ()  # keys of other tables that have to be there
     checked: Timestamp = 0  # the last time at which the constraints were known to hold
-    described: Mapping[GlobalId, object] = {}  # the tables as it knew them
+    described: Mapping[GlobalId, Planned] = {}  # the tables as it knew them
     moves: Moves = {}  # of subscriptions
     retires: frozenset[GlobalId] = frozenset()  # shards that are known up to before it, and end
     viewer: Callable[[], Viewer] = Viewer  # who gets its errors
     waits: bool = True  # for others who block its tables
     done: asyncio.Future[Timestamp] | None = None
+    # What it writes to relations that may have a watermark, as found when it was checked.
+    marked: Mapping[GlobalId, Sequence[pa.Table | TableRows]] = {}
     asked_at: float = 0.0  # by the process's counter
 
     @property

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.client import Completed
+from foreshore.adapter.plans.target import Target
 from foreshore.adapter.read.keys.locked_rows import locked_rows
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.executions import parts_of
 from foreshore.adapter.statement.result import Outcome
-from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.executions import require_apart
 from foreshore.adapter.write.returning import outcome_of, returned_of, returned_rows
 from foreshore.adapter.write.row_checks import require_policies
@@ -63,7 +63,8 @@ async def update(context: StatementContext, plan: Update) -> Outcome:
     if len(context.many) > 1:
         _require_apart(context, target, found, new.tuples)
     await stage(context, target, deleted=old, inserted=new, updated=(old, new))
-    return await _outcome(context, "UPDATE", plan, found, new)
+    _, _, beside, beside_rows, counts, _ = found
+    return await outcome_of(context, "UPDATE", plan.returning, new, counts, beside, beside_rows)
 
 
 async def delete(context: StatementContext, plan: Delete) -> Outcome:
@@ -73,7 +74,8 @@ async def delete(context: StatementContext, plan: Delete) -> Outcome:
     if len(context.many) > 1:
         _require_apart(context, target, found, ())
     await stage(context, target, deleted=found.old)
-    return await _outcome(context, "DELETE", plan, found, found.old)
+    old, _, beside, beside_rows, counts, _ = found
+    return await outcome_of(context, "DELETE", plan.returning, old, counts, beside, beside_rows)
 
 
 def _require_apart(
@@ -86,13 +88,6 @@ def _require_apart(
     named = [[(name, key) for key in keys] for keys in found.keys]
     old = parts_of(found.old.tuples, counts)
     require_apart(context, target, zip(named, old, parts_of(new, counts), strict=True))
-
-
-async def _outcome(
-    context: StatementContext, verb: str, plan: Update | Delete, found: _Found, new: TableRows
-) -> Outcome:
-    beside, beside_rows, counts = found.beside, found.beside_rows, found.counts
-    return await outcome_of(context, verb, plan.returning, new, counts, beside, beside_rows)
 
 
 async def _found(
@@ -119,9 +114,9 @@ async def _found(
     keys, by_execution = found
     counts = list(map(len, by_execution))
     rows = [*chain.from_iterable(by_execution)]
-    old = made = TableRows.inserted(target.desc, [*map(itemgetter(slice(0, width)), rows)])
+    old = made = TableRows(target.desc, [*map(itemgetter(slice(0, width)), rows)])
     if parts > 1:
-        made = TableRows.inserted(target.desc, [*map(itemgetter(new), rows)])
+        made = TableRows(target.desc, [*map(itemgetter(new), rows)])
     beside = () if plan.returning is None else [row[rest:] for row in rows]
     return _Found(old, made, (), beside, counts, keys)
 
@@ -191,8 +186,8 @@ async def _merging(context: StatementContext, plan: Merge, target: Target) -> _M
             selected = rows_with_diffs(context, selected)
     if not isinstance(selected, pa.Table):
         acts = np.array([plan.actions[int(str(row[0]))] for row in selected], np.str_)
-        old = TableRows.inserted(target.desc, [row[2 : 2 + width] for row in selected])
-        new = TableRows.inserted(target.desc, [row[2 + width : 2 + 2 * width] for row in selected])
+        old = TableRows(target.desc, [row[2 : 2 + width] for row in selected])
+        new = TableRows(target.desc, [row[2 + width : 2 + 2 * width] for row in selected])
         return _Merging(acts, old, new, (), [row[2 + 2 * width :] for row in selected])
     selected = await with_row_outputs(context, selected, plan.row_outputs, target)
     (action, count, *columns), diffs = split_diffs(selected)

@@ -10,12 +10,13 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut
+from foreshore.adapter.plans.target import Target
 from foreshore.adapter.read.select import select
 from foreshore.adapter.statement.attempts import Attempts
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.planner import Planner
 from foreshore.adapter.statement.result import Selected, taken
-from foreshore.adapter.statement.staging import Staging, Target
+from foreshore.adapter.statement.staging import Staging
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.adapter.write.source import with_row_outputs

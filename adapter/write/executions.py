@@ -10,9 +10,9 @@ foreign keys                 the table does not refer to itself, and what follow
 from collections.abc import Iterable, Iterator
 
 from foreshore.adapter.plans.prepared import Prepared
+from foreshore.adapter.plans.target import Target
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.executions import Apart, require_distinct
-from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.returning import compiled_list
 from foreshore.adapter.write.stage import key_index
 from foreshore.catalog.state import State

@@ -249,9 +249,9 @@ def net_rows(context: StatementContext, id: GlobalId) -> tuple[TableRows, TableR
         pairs = list(zip(parts[0].tuples, parts[0].diffs, strict=True))
         added = [row for row, diff in pairs if diff > 0]
         removed = [row for row, diff in pairs if diff < 0]
-        return TableRows.inserted(desc, added), TableRows.inserted(desc, removed)
+        return TableRows(desc, added), TableRows(desc, removed)
     tables = [part.table for part in parts]
-    whole = pa.concat_tables(tables) if tables else TableRows.inserted(desc, ()).table
+    whole = pa.concat_tables(tables) if tables else TableRows(desc, ()).table
     net = whole
     if len(parts) > 1:
         net = consolidate(at_time(whole, 0), desc.stored_schema(), 0).drop_columns([TIME])

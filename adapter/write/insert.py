@@ -7,13 +7,13 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.calls.side_effects import results_of
+from foreshore.adapter.plans.target import Target
 from foreshore.adapter.read.bound.bind import timestamp_of
 from foreshore.adapter.read.bound.timestamp import FAR_AHEAD_MS
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.executions import require_single
 from foreshore.adapter.statement.result import Outcome
-from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.on_conflict import stage_on_conflict
 from foreshore.adapter.write.returning import outcome_of
 from foreshore.adapter.write.row_checks import require_policies
@@ -42,7 +42,8 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
         assert isinstance(context.prepared.made.plan, Insert), context.prepared.made.plan
         plan = context.prepared.made.plan
     target = target_of(context, plan.table, "INSERT")
-    await lock_shared_against_ddl(context, target)
+    if context.tables.locks.altering or context.session.transactions.met_alter:
+        await lock_shared_against_ddl(context, target)
     rows, counts = await _rows(context, plan, target, as_of)
     if plan.checks:
         await require_policies(context, target, plan.checks, rows)
@@ -89,11 +90,11 @@ async def _rows(
         await lock_before_nextval(context, target, whole=whole)
     found = None if template is None else await _rows_of_template(context, template)
     if found is not None:
-        return TableRows.inserted(target.desc, found[0]), found[1]
+        return TableRows(target.desc, found[0]), found[1]
     rows = await rows_to_write(context, (target.id,), as_of=as_of)
     if not isinstance(rows, pa.Table):
         if not plan.order_by and not plan.row_outputs:
-            return TableRows.inserted(target.desc, rows), (len(rows),)
+            return TableRows(target.desc, rows), (len(rows),)
         rows = rows_with_diffs(context, rows)
     if plan.order_by:
         rows = await _in_order(context.engines.executor, rows, plan.order_by)
@@ -111,7 +112,8 @@ async def _rows_of_template(
 
     None if they take too long to make on the event loop.
     """
-    value = context.session_value(context.now)
+    names = template.givens.names
+    value = context.session_value(context.now) if names else None
     rows: list[Row] = []
     counts: list[int] = []
     for args in context.many:

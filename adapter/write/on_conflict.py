@@ -14,11 +14,11 @@ import pyarrow as pa
 from foreshore.adapter.calls.side_effects import results_of
 from foreshore.adapter.plans.calls import calls_in
 from foreshore.adapter.plans.row_read import RowRead, plan_over_rows
+from foreshore.adapter.plans.target import Target
 from foreshore.adapter.read.bound.timestamp import move_forward, read_time
 from foreshore.adapter.read.keys.key_lookup import locks_of_rows
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.executions import parts_of, require_distinct, require_single
-from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.executions import Key, require_apart
 from foreshore.adapter.write.returning import WRITTEN, over_written
 from foreshore.adapter.write.row_checks import require_policies
@@ -101,7 +101,7 @@ async def _stage_few(
     first = _without_repeated(new, keys)
     inserted = [proposed[place] for place in first]
     if conflict.update is None:
-        found = rows if len(first) == len(proposed) else TableRows.inserted(target.desc, inserted)
+        found = rows if len(first) == len(proposed) else TableRows(target.desc, inserted)
         await stage(context, target, inserted=found)
         return found, _counts_at(first, counts)
     if len(first) < len(new):
@@ -114,13 +114,13 @@ async def _stage_few(
     places = [int(str(place)) for place, *_ in updated]
     if any(last[_there(met, place)] > place for place in places):
         raise _twice()
-    old = TableRows.inserted(target.desc, [_there(met, place) for place in places])
-    changed = TableRows.inserted(target.desc, [row[1:] for row in updated])
+    old = TableRows(target.desc, [_there(met, place) for place in places])
+    changed = TableRows(target.desc, [row[1:] for row in updated])
     await require_policies(context, target, conflict.existing_checks, old)
     await require_policies(context, target, conflict.checks, changed)
     changed = checked(context, target, changed)
     both = sorted([*zip(first, inserted, strict=True), *zip(places, changed.tuples, strict=True)])
-    whole = TableRows.inserted(target.desc, [row for _, row in both])
+    whole = TableRows(target.desc, [row for _, row in both])
     counted = _counts_at([place for place, _ in both], counts)
     if named:
         before = parts_of(old.tuples, _counts_at(places, counts))

@@ -7,11 +7,12 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.plans.row_sources import indexed_by
+from foreshore.adapter.plans.target import Target
 from foreshore.adapter.read.bound.timestamp import read_time
 from foreshore.adapter.read.keys.key_lookup import locked_under
 from foreshore.adapter.read.keys.locked_rows import rows_under_keys
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.staging import Staging, Target
+from foreshore.adapter.statement.staging import Staging
 from foreshore.adapter.write.source import with_own_rows, with_row_outputs
 from foreshore.adapter.write.stage import checked
 from foreshore.adapter.write.target import committed_rows, planned_of
@@ -41,7 +42,7 @@ async def referring_rows(
         source = indexed_by(reference.child, child, reference.columns)
         few = None if source is None else await rows_under_keys(context, source, keys.tuples)
         if few is not None:
-            return TableRows.inserted(child.desc, few)
+            return TableRows(child.desc, few)
     return TableRows.of_table(child.desc, await _referring_columns(context, reference, keys, child))
 
 
@@ -53,7 +54,7 @@ async def _referring_columns(
     if not valid.all():
         sought = [column.filter(pa.array(valid)) for column in sought]
     if not len(sought[0]):
-        return TableRows.inserted(child.desc, ()).table
+        return TableRows(child.desc, ()).table
     rows = await locked_under(context, reference.child, reference.columns, sought)
     if rows is not None:
         return counted(rows)

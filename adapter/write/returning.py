@@ -51,7 +51,7 @@ async def outcome_of(
     found = []
     parts = zip(parts_of(rows.tuples, counts), parts_of(beside_rows, counts), strict=True)
     for args, (own, others) in zip(context.many, parts, strict=True):
-        part = TableRows.inserted(rows.desc, own)
+        part = TableRows(rows.desc, own)
         found.append(await returned(context.of(args), verb, returning, part, (), others))
     return Several(found)
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore.adapter.plans.prepared import Made, Prepared
+from foreshore.adapter.plans.target import Target
 from foreshore.adapter.read.pipeline import read_rows
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.returning import WRITTEN, over_rows
 from foreshore.adapter.write.stage import first_failing, with_generated
 from foreshore.compute.engine import rows_schema

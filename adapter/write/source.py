@@ -13,6 +13,7 @@ import pyarrow as pa
 from foreshore.adapter.calls.side_effects import results_by_row
 from foreshore.adapter.plans.access_path import PeekPlan
 from foreshore.adapter.plans.calls import call_nextval, calls_of
+from foreshore.adapter.plans.target import Target
 from foreshore.adapter.read.bound.bind import (
     BoundPeek,
     Given,
@@ -29,7 +30,6 @@ from foreshore.adapter.read.keys.read_rows import rows_by_keys
 from foreshore.adapter.read.pipeline import prepared_peek, read_rows
 from foreshore.adapter.read.select import rows_of_init_plans
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.write.target import lock_before_nextval, target_of
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.keys.layout import MANY

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.plans.row_rules import NEW, checks_of
+from foreshore.adapter.plans.target import Target
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.staging import Target
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.transaction.violations import check_fails, failing_row, key_exists, null_in
 from foreshore.adapter.write.target import require_unaltered
@@ -54,7 +54,7 @@ def checked(context: StatementContext, target: Target, rows: TableRows) -> Table
         now = context.times.oracle.read_ts() if is_timed else 0
         made = rules.read.over(NEW, rows.tuples, (), context.session_value(now))
         if made is not None:
-            return TableRows.inserted(target.desc, made) if target.planned.computed else rows
+            return TableRows(target.desc, made) if target.planned.computed else rows
     rows = with_generated(target, rows)
     _check_columns(context, target, rows)
     return rows
@@ -151,7 +151,9 @@ async def stage_rows(
     InternalError if more rows would be deleted than there are.
     """
     tables, transaction, id = context.tables, context.transaction, target.id
-    require_unaltered(context, target)
+    committed = context.names.catalog.planned.get(id)
+    if committed is not target.planned or transaction.staged.catalog is not None:
+        require_unaltered(context, target)
     parts = _parts(deleted, inserted)
     if not parts:
         return
@@ -175,7 +177,6 @@ async def stage_rows(
         else:
             index.settled()
             found.append(await blocking.run(context.engines.executor, _by_key, *args))
-    committed = context.names.catalog.planned.get(id)
     for number, part in enumerate(parts):
         keyed = {key.name: rows[number] for key, rows in zip(unique, found, strict=True)}
         part, size = await kept_in_transaction(context, part, len(unique))

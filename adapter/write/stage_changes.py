@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from foreshore.adapter.plans.target import Target
 from foreshore.adapter.statement.context import StatementContext
-from foreshore.adapter.statement.staging import Staging, Target
+from foreshore.adapter.statement.staging import Staging
 from foreshore.adapter.write.foreign_keys import follow
 from foreshore.adapter.write.stage import stage_rows
 from foreshore.compute.keys.references import ReferredKeys
@@ -37,7 +38,7 @@ async def stage(
         known = None if known is not None and len(known) > MOST_NOTED else known
     await stage_rows(context, target, deleted=deleted, inserted=inserted)
     found: Sequence[ReferredKeys] | None = ()
-    if context.planner.state.has_foreign_keys(id):
+    if target.has_foreign_keys:
         found = await follow(context, (Staging(target, deleted, inserted, updated),))
     staged = context.transaction.staged
     if known is not None and found is not None and id in staged.rows:
@@ -54,7 +55,5 @@ async def stage_all(context: StatementContext, changes: Sequence[Staging]) -> No
 
 async def follow_foreign_keys(context: StatementContext, changes: Sequence[Staging]) -> None:
     """Check the foreign keys of changes that have been staged, and do what they say."""
-    state = context.planner.state
-    followed = [each for each in changes if state.has_foreign_keys(each.target.id)]
-    if followed:
+    if followed := [each for each in changes if each.target.has_foreign_keys]:
         await follow(context, followed)

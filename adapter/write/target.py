@@ -4,12 +4,10 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from foreshore.adapter.plans.target import Target, marked_by, target_in
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.read_only import require_writable
-from foreshore.adapter.statement.staging import Target
-from foreshore.catalog.item import Item
 from foreshore.catalog.planned import Planned
-from foreshore.catalog.state import State
 from foreshore.errors import TableAltered, WrongObjectType
 from foreshore.ids import GlobalId
 from foreshore.types import RelationDesc
@@ -22,13 +20,21 @@ def target_of(context: StatementContext, id: GlobalId, verb: str | None = None) 
     Raises TableAltered or TableDropped if it has gone since the statement was planned, and
     ReadOnlySqlTransaction if the transaction may not write it.
     """
-    if verb is not None:
+    if verb is not None and context.variables.settings.is_read_only:
         require_writable(context, verb, id)
+    known = context.prepared.made.target
+    if known is not None and known.id == id and planned_of(context, id) is known.planned:
+        return known
     if not id.startswith("u"):
         raise WrongObjectType("cannot change a system relation", sqlstate="42501")
-    refuse_marks_written(context.planner.state, id)
-    planned = planned_of(context, id)
-    return Target(id, planned, planned.desc, len(planned.desc.columns))
+    state = context.planner.state
+    if (marked := marked_by(state, id)) is not None:
+        raise WrongObjectType(
+            f'cannot change table "{state.item(id).name}"',
+            detail=f"It has to what the clock has moved the watermark of table"
+            f' "{state.item(marked).name}".',
+        )
+    return target_in(state, planned_of(context, id), id)
 
 
 def planned_of(context: StatementContext, id: GlobalId) -> Planned:
@@ -42,17 +48,6 @@ def planned_of(context: StatementContext, id: GlobalId) -> Planned:
     if planned is None:
         raise context.tables.group.gone(id)
     return planned
-
-
-def refuse_marks_written(state: State, id: GlobalId) -> None:
-    """Raise WrongObjectType for a relation that the clock alone writes."""
-    item = state.get(id)
-    if isinstance(item, Item) and item.part_of and item.is_marks:
-        raise WrongObjectType(
-            f'cannot change table "{item.name}"',
-            detail=f"It has to what the clock has moved the watermark of table"
-            f' "{state.item(item.part_of).name}".',
-        )
 
 
 def require_unaltered(context: StatementContext, target: Target) -> None:

@@ -100,9 +100,10 @@ class Givens:
 
         return bind_scalar(scalar, replace)
 
-    def values(self, args: Sequence[Datum], session_value: SessionValue) -> list[Datum]:
-        """Return the values of the columns."""
-        return [*args[: self.parameters], *map(session_value, self.names)]
+    def values(self, args: Sequence[Datum], session_value: SessionValue | None) -> list[Datum]:
+        """Return the values of the columns; without names no session value is needed."""
+        found = list(args[: self.parameters])
+        return [*found, *map(session_value, self.names)] if session_value is not None else found
 
 
 def _last_parameter(scalar: Scalar) -> int:

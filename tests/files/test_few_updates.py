@@ -119,7 +119,7 @@ def test_what_is_not_plain_is_left_to_columns() -> None:
 
 def test_many_rows_of_statements_become_columns() -> None:
     desc = RelationDesc(("c",), (ColumnType(INT4),))
-    rows = TableRows.inserted(desc, [(1,)] * (MOST_ROWS + 1))
+    rows = TableRows(desc, [(1,)] * (MOST_ROWS + 1))
     assert isinstance(updates_at([rows], 5), pa.Table)
 
 
@@ -127,5 +127,5 @@ def test_long_updates_become_columns() -> None:
     """The events of a group have a length of 32 bits, and many statements may be in a group."""
     desc = RelationDesc(("t",), (ColumnType(TEXT, True),))
     for length, is_few in ((MOST_BYTES // 2, True), (MOST_BYTES, False)):
-        updates = updates_at([TableRows.inserted(desc, [("x" * length,)])], 1)
+        updates = updates_at([TableRows(desc, [("x" * length,)])], 1)
         assert isinstance(updates, pa.Table) is not is_few

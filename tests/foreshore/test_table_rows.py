@@ -28,7 +28,7 @@ rows = st.lists(
 @settings(max_examples=examples(100))
 @given(rows)
 def test_columns_made_of_tuples_give_the_same_tuples(tuples: list[Row]) -> None:
-    came = TableRows.inserted(DESC, tuples)
+    came = TableRows(DESC, tuples)
     again = TableRows.of_table(DESC, came.table)
     assert again.num_rows == came.num_rows == again.count == len(tuples)
     assert [list(map(str, row)) for row in again.tuples] == [list(map(str, row)) for row in tuples]
@@ -38,8 +38,8 @@ def test_columns_made_of_tuples_give_the_same_tuples(tuples: list[Row]) -> None:
 @settings(max_examples=examples(100))
 @given(rows)
 def test_deleted_rows_are_the_same_in_both_forms(tuples: list[Row]) -> None:
-    by_tuples = TableRows.inserted(DESC, tuples).deleted()
-    by_columns = TableRows.of_table(DESC, TableRows.inserted(DESC, tuples).table).deleted()
+    by_tuples = TableRows(DESC, tuples).deleted()
+    by_columns = TableRows.of_table(DESC, TableRows(DESC, tuples).table).deleted()
     assert by_tuples.are_tuples
     assert not by_columns.are_tuples
     assert by_tuples.count == by_columns.count == -len(tuples)
@@ -47,7 +47,7 @@ def test_deleted_rows_are_the_same_in_both_forms(tuples: list[Row]) -> None:
 
 
 def test_updates_of_several_parts_are_at_one_time() -> None:
-    first = TableRows.inserted(DESC, [(1, "a", True, None)])
+    first = TableRows(DESC, [(1, "a", True, None)])
     second = first.deleted()
     few = updates_at([first, second], 7)
     assert isinstance(few, FewUpdates)
@@ -59,7 +59,7 @@ def test_updates_of_several_parts_are_at_one_time() -> None:
 
 def test_rows_without_columns_are_counted() -> None:
     none = RelationDesc((), ())
-    assert TableRows.inserted(none, [(), ()]).table.num_rows == 2
+    assert TableRows(none, [(), ()]).table.num_rows == 2
     assert list(TableRows.of_table(none, table_of([], pa.array([1, 1]))).tuples) == [(), ()]
 
 

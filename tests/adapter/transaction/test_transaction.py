@@ -55,7 +55,7 @@ def test_savepoint_keeps_what_was_staged() -> None:
 
 
 def written(key: int) -> Written:
-    return Written(TableRows.inserted(DESC, [(key,)]), {})
+    return Written(TableRows(DESC, [(key,)]), {})
 
 
 def keys(transaction: Transaction) -> Iterator[int]:

@@ -33,7 +33,7 @@ def test_lists_that_share_storage_are_independent(steps: list[Step]) -> None:
     lists, expected = [WrittenRows()], [list[Written]()]
     for place, key, count, are_columns in steps:
         place %= len(lists)
-        rows = TableRows.inserted(DESC, [(each,) for each in range(key, key + count)])
+        rows = TableRows(DESC, [(each,) for each in range(key, key + count)])
         if are_columns:
             rows = TableRows.of_table(DESC, rows.table)
         added = Written(rows, {KEY.name: KeyedRows(LAYOUT, rows)})
@@ -68,7 +68,7 @@ def check(rows: WrittenRows, wanted: list[Written]) -> None:
 
 
 def test_keys_of_a_new_constraint_are_added_to_the_parts() -> None:
-    rows = TableRows.inserted(DESC, [(1,)])
+    rows = TableRows(DESC, [(1,)])
     written = WrittenRows([Written(rows, {})])
     assert written.by_key(LAYOUT).newest == {(1,): (1,)}
     (part,) = written

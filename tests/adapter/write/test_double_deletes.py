@@ -30,7 +30,7 @@ async def test_deleting_a_row_twice_is_refused(
     target = target_of(context, id)
 
     def rows(values: list[int]) -> TableRows:
-        return TableRows.inserted(target.desc, [(1, value) for value in values])
+        return TableRows(target.desc, [(1, value) for value in values])
 
     with pytest.raises(InternalError):
         await stage(context, target, deleted=rows([1, 1]), inserted=rows(new))

@@ -46,13 +46,13 @@ async def test_values_agree_with_plan(own_env: TestEnvironment) -> None:
         template = prepared.made.programs.template
         rows = template.rows(template.givens.values(args, context.session_value(0)))
         given, expected = (
-            TableRows.inserted(desc, rows).table,
+            TableRows(desc, rows).table,
             evaluate_linear(bound.block.relation),
         )
         assert given.num_rows == len(rows)
         for column, wanted in zip(given.columns, expected.columns, strict=True):
             assert column.combine_chunks().equals(wanted.combine_chunks()), sql
-        updates = updates_at([TableRows.inserted(desc, rows), TableRows.inserted(desc, rows)], 7)
+        updates = updates_at([TableRows(desc, rows), TableRows(desc, rows)], 7)
         updates = updates.table if isinstance(updates, FewUpdates) else updates
         assert updates[TIME].to_pylist() == [7] * 2 * len(rows)
         assert updates.drop_columns([TIME]).equals(pa.concat_tables([given, given]))
