@@ -45,7 +45,7 @@ def text_size(statement: Prepared) -> int:
 
 async def declare(session: Conversation, context: StatementContext, plan: Declare) -> Completed:
     """Run DECLARE: the rows are those of its own time, also when they are fetched later."""
-    if context.alone and not plan.hold and not context.transaction.block:
+    if context.alone and not plan.hold:
         raise NoActiveSqlTransaction("DECLARE CURSOR can only be used in transaction blocks")
     if plan.name in session.portals:
         raise DuplicateCursor(f'cursor "{plan.name}" already exists')

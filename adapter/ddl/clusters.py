@@ -177,7 +177,7 @@ async def bring_up(context: StatementContext, plan: AlterCluster) -> None:
     """
     if plan.wait is None:
         return
-    if not context.alone or context.transaction.block:
+    if not context.alone:
         raise ActiveSqlTransaction(
             "ALTER CLUSTER ... WITH (WAIT ...) cannot run inside a transaction block"
         )

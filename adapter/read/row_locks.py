@@ -206,7 +206,7 @@ def _lock(
 async def lock_table(context: StatementContext, plan: LockTable) -> Completed:
     """Run LOCK TABLE; a mode conflicts with all writes of rows or with none, never with reads."""
     transaction, locks = context.transaction, context.tables.locks
-    if context.alone and not transaction.block:
+    if context.alone:
         raise NoActiveSqlTransaction("LOCK TABLE can only be used in transaction blocks")
     for table in sorted(_lockable(context, plan.tables)):
         if not plan.nowait:

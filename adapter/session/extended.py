@@ -23,14 +23,15 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     QueryCanceled,
 )
-from foreshore.sql.plan import CopyFrom, Execute, Fetch, Select
+from foreshore.sql.plan import CopyFrom, Declare, Execute, Fetch, LockTable
 from foreshore.types import Datum, SqlType
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
 
-# EXECUTE and FETCH, whose columns are those of what they name, and COPY, which ignores a Sync.
-APART = CopyFrom | Execute | Fetch
+# EXECUTE and FETCH, whose columns are those of what they name, COPY, which ignores a Sync, and what
+# needs a block.
+APART = CopyFrom | Declare | Execute | Fetch | LockTable
 
 
 class ExtendedProtocol:
@@ -111,35 +112,26 @@ class ExtendedProtocol:
         if bound.done:
             raise ObjectNotInPrerequisiteState(f'portal "{portal}" cannot be run')
         bound.done = True
-        alone = self._begin_alone(bound.statement, last=last)
-        if not self._transactions.failed:
-            await self._planner.ready(bound.statement)
+        # Whether a COPY is the last, whoever sends its rows says when they are there.
+        last = last or isinstance(bound.statement.made.plan, CopyFrom)
+        alone = self._begin(bound.statement, last=last)
+        await self.ready(bound.statement)
         session = self._session
         outcome = await session.attempt(
             session.run_once, bound.statement, (bound.args,), alone=alone
         )
         if isinstance(outcome, Selected):
             bound.result = outcome
-        return self._execution(outcome, max_rows)
+        return self.execution(outcome, max_rows)
 
-    def _begin_alone(self, prepared: Prepared, *, last: bool) -> bool:
-        """Begin a statement of the extended protocol; return whether its transaction has no other.
-
-        It has none if it is the first, and the last before a Sync.
-        """
+    def _begin(self, prepared: Prepared, *, last: bool) -> bool:
+        """Begin a statement; return whether it is alone in its transaction."""
         assert prepared.syntax is not None
-        self._session.begin_statement(prepared.syntax.text)
-        is_first = self._transactions.running is None
-        if is_first:
-            self._transactions.begin()
-        self._transactions.is_one_of_several = False
-        # Whether a COPY is the last, whoever sends its rows says when they are there.
-        if isinstance(prepared.made.plan, CopyFrom):
-            return is_first
-        return is_first and last and (prepared.changes or isinstance(prepared.made.plan, Select))
+        self._activity.begin(prepared.syntax.text)
+        return self._transactions.begin_statement(last=last)
 
-    def _execution(self, outcome: Outcome, max_rows: int) -> Execution:
-        """Return what the client gets of an outcome."""
+    def execution(self, outcome: Outcome, max_rows: int = 0) -> Execution:
+        """Return what the client gets of an outcome; its statement ends when all is taken."""
         if isinstance(outcome, Selected):
             return self._rows(outcome, max_rows)
         if isinstance(outcome, Completed):
@@ -183,7 +175,7 @@ class ExtendedProtocol:
         outcomes = await self._run_several(prepared, many, last=last) if len(many) > 1 else ()
         if not outcomes:
             session = self._session
-            alone = self._begin_alone(prepared, last=last and len(many) == 1)
+            alone = self._begin(prepared, last=last and len(many) == 1)
             outcomes = (await session.attempt(session.run_once, prepared, many[:1], alone=alone),)
         args, newest = many[len(outcomes) - 1], outcomes[-1]
         result = newest if isinstance(newest, Selected) else None
@@ -193,7 +185,7 @@ class ExtendedProtocol:
             self._portals[""] = BoundPortal(
                 "", prepared, args, formats, result=result, done=True, desc=prepared.desc
             )
-        return list(map(self._execution, outcomes, repeat(max_rows)))
+        return list(map(self.execution, outcomes, repeat(max_rows)))
 
     async def _run_several(
         self, prepared: Prepared, many: Sequence[Sequence[Datum]], *, last: bool
@@ -206,7 +198,7 @@ class ExtendedProtocol:
         session, transactions = self._session, self._transactions
         while len(many) > 1 and not transactions.failed:
             before = transactions.mark()
-            alone = self._begin_alone(prepared, last=last)
+            alone = self._begin(prepared, last=last)
             try:
                 return await session.attempt(self._run_as_one, prepared, many, alone=alone)
             except (Conflict, LockNotAvailable, QueryCanceled, AdminShutdown):

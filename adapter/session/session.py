@@ -39,13 +39,7 @@ from foreshore.adapter.statement.last_values import LastValues
 from foreshore.adapter.statement.news import News
 from foreshore.adapter.statement.planning_cost import PlanningCost, is_short, planning_owner
 from foreshore.adapter.statement.portals import Portals
-from foreshore.adapter.statement.result import (
-    Outcome,
-    Selected,
-    Several,
-    check_returned,
-    taken,
-)
+from foreshore.adapter.statement.result import Outcome, Selected, check_returned
 from foreshore.adapter.statement.roles import SessionRoles
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.catalog.builtin.object_names import object_names
@@ -295,8 +289,7 @@ class Session:
         if context.transaction.staged is not NOTHING_STAGED and context.transaction.has_effects:
             if not isinstance(outcome, Completed):
                 check_returned(outcome, self.variables.settings.limits)
-            alone = context.alone and not context.transaction.block
-            if alone and not isinstance(outcome, CopyIn):
+            if context.alone and not isinstance(outcome, CopyIn):
                 await self.transactions.commit(context)
         return outcome
 
@@ -321,7 +314,6 @@ class Session:
         has_advisory = self.pid in coordinator.advisory.by_transactions
         advisory = self.transactions.advisory_locks if has_advisory else 0
         before = transaction.staged, advisory
-        may_retry = alone and not transaction.block
         conflicts = 0
         while True:
             context = self.context(prepared, many, alone=alone, again=conflicts > 0)
@@ -334,7 +326,7 @@ class Session:
             except (Conflict, TableDropped) as error:
                 conflicts += 1
                 altered = isinstance(error, TableAltered | TableDropped)
-                may_run_again = is_first if altered else may_retry
+                may_run_again = is_first if altered else alone
                 if not may_run_again or conflicts >= ATTEMPTS or context.lasting_effects:
                     raise
                 self.transactions.met_alter |= altered
@@ -374,7 +366,6 @@ class Session:
         if not count:
             yield EmptyQuery()
         single = count == 1
-        self.transactions.is_one_of_several = not single
         for number in range(1, count + 1):
             if number > 1:
                 self.begin_statement(sql, continues=True)
@@ -384,30 +375,23 @@ class Session:
                 statement = script.waiting.popleft()
                 text = script.text_of(statement)
             self.transactions.check_may_parse(text)
-            if not self.transactions.failed:
-                self.transactions.begin()
+            alone = self.transactions.begin_statement(last=single, is_one_of_several=not single)
             prepared = known
             if script is not None:
                 place = 0 if single else number
                 prepared, args = await self._planned(script, statement, sql, place)
             assert prepared is not None
-            outcome = await self.attempt(self.run_once, prepared, (args,), alone=single)
+            outcome = await self.attempt(self.run_once, prepared, (args,), alone=alone)
             if number == count and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()
-            if isinstance(outcome, Selected):
-                try:
-                    limits = self.variables.settings.limits
-                    yield taken(outcome, 0, self.interrupts, self.activity.returned, limits=limits)
-                finally:
+            try:
+                yield self.extended.execution(outcome)
+            finally:
+                if isinstance(outcome, Selected):
                     outcome.source.close()
-            else:
-                if isinstance(outcome, Completed):
-                    self.activity.returned(outcome.tag)
-                assert not isinstance(outcome, Several), outcome
-                yield outcome
-            self.activity.end()
-        if self.transactions.is_implicit:
-            await self.transactions.commit()
+            if self.interrupts.active:
+                self.activity.end()
+        await self.extended.sync()
 
     async def _planned(
         self, script: Script, statement: Syntax | Unread, sql: str, number: int

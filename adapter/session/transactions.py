@@ -127,6 +127,18 @@ class Transactions:
             self.running.block = True
         return self.running
 
+    def begin_statement(self, *, last: bool, is_one_of_several: bool = False) -> bool:
+        """Begin an implicit transaction if none runs; return whether the statement is alone in it.
+
+        It is if it is the first, and the `last` before a Sync or of its Query message. Then the
+        transaction ends within its attempts.
+        """
+        self.is_one_of_several = is_one_of_several
+        if self.running is not None:
+            return False
+        self.running = self.new()
+        return last
+
     def new(self) -> Transaction:
         """Return a transaction that begins now."""
         coordinator = self._coordinator

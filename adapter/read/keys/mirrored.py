@@ -46,7 +46,7 @@ async def mirrors_at(
     transaction = context.transaction
     mirrors, found = context.views.compute.mirrors, dict[GlobalId, Mirror]()
     indexes = tuple([view.index for view in views])
-    ends = context.alone and not transaction.block and not context.reads_newest
+    ends = context.alone and not context.reads_newest
     if not ends:
         note_tables_read(context, (*indexes, *(view.id for view in views)))
     for index in indexes:

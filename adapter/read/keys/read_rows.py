@@ -134,7 +134,7 @@ class _Reading(Struct):
                 return tuples_of(source.planned.desc, batch_under(index, columns, time, own))
             hashes = [index.layout.hash(key) for key in keys]
             # Else nothing follows that could conflict.
-            if transaction.block or not context.alone or context.reads_newest:
+            if not context.alone or context.reads_newest:
                 transaction.read_keys({source.lock: {*hashes}})
             return rows_under(index, keys, hashes, time, own)
         if not index.readable(time):
