@@ -86,20 +86,22 @@ class Conversation:
         """Handle what has arrived; raises Disconnected or FramingError."""
         wire = self._wire
         while True:
+            executions = None
             if not self._skipping and wire.encoding is None:
                 executions = self._executions.next()
-                if executions is not None:
-                    self._idle = False
-                    await self._run(executions)
-                    if not wire.reader.buffered:
-                        return
-                    await wire.share()
-                    continue
-            received = await wire.arrived()
-            if received is None:
+            if executions is not None:
+                self._idle = False
+                await self._run(executions)
+            else:
+                received = await wire.arrived()
+                if received is None:
+                    return
+                self._idle = False
+                await self._handle(received)
+            if wire.reader.is_done():
                 return
-            self._idle = False
-            await self._handle(received)
+            if executions is not None:
+                await wire.share()
 
     async def _handle(self, received: message.Message) -> None:
         """Handle a message; raises Disconnected if the client says goodbye."""

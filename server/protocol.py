@@ -77,6 +77,12 @@ class MessageReader:
         """How many bytes have arrived and not been returned in a message."""
         return len(self._data) - self._at + self._more_size
 
+    def is_done(self) -> bool:
+        """Note that what was returned has been handled; return whether nothing else has arrived."""
+        if self._gathered.bytes:
+            self._gathered.clear()
+        return len(self._data) == self._at and not self._more_size
+
     def take(self) -> bytes:
         """Return the bytes that have arrived and not been returned, which are no messages."""
         data = b"".join((self._data[self._at :], *self._more))
@@ -196,8 +202,6 @@ class MessageReader:
     def skip_to(self, at: int) -> None:
         """Go on at a place in what `ahead` has returned."""
         self._at = at
-        if self._gathered.bytes:  # the long message before has been handled
-            self._gathered.clear()
 
     def upcoming(self) -> int | None:
         """Return the type of the next message as soon as its first byte has arrived."""

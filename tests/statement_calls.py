@@ -113,6 +113,20 @@ FORMS = {
     "savepoint": "SAVEPOINT s",
     "commit": "COMMIT",
 }
+# Forms that are counted as texts of Query messages, too.
+QUERY = "query: "
+QUERIES = (
+    "one",
+    "key",
+    "show",
+    "set",
+    "insert no key",
+    "update",
+    "begin",
+    "read in block",
+    "commit",
+)
+ALL = (*FORMS, *(QUERY + name for name in QUERIES))
 # Forms that are a part of a block, and what comes before and after each.
 IN_BLOCK = {
     "begin": ((), ("ROLLBACK",)),
@@ -126,6 +140,12 @@ IN_BLOCK = {
 
 def _parameters(sql: str) -> int:
     return 2 if "$2" in sql else 1 if "$1" in sql else 0
+
+
+def _with_values(sql: str, values: Sequence[int]) -> str:
+    for number, value in enumerate(values, 1):
+        sql = sql.replace(f"${number}", str(value))
+    return sql
 
 
 class Calls:
@@ -158,17 +178,22 @@ async def count_calls(env: TestEnvironment, names: Sequence[str]) -> dict[str, C
     client = await MemoryClient.connect(await env.session("counted"))
     found, arguments = {}, _arguments()
     for name in names:
-        sql = FORMS[name]
-        before, after = IN_BLOCK.get(name, ((), ()))
-        statement = f"s {name}"
-        await client.send(parse(statement, sql, [INT4] * _parameters(sql)) + SYNC)
+        form = name.removeprefix(QUERY)
+        sql, is_query = FORMS[form], form != name
+        before, after = IN_BLOCK.get(form, ((), ()))
+        statement = f"s {form}"
+        if not is_query:
+            await client.send(parse(statement, sql, [INT4] * _parameters(sql)) + SYNC)
         least = None
         for number in range(WARM + (OF_VIEW if "view" in name else COUNTED)):
             for each in before:
                 await client.send(query(each))
-            args = [struct.pack("!i", each) for each in next(arguments)[: _parameters(sql)]]
+            values = next(arguments)[: _parameters(sql)]
+            args = [struct.pack("!i", each) for each in values]
+            text = query(_with_values(sql, values))
             with Calls() as calls:
-                answer = await client.send(bind(statement, args, [1], [1]) + execute() + SYNC)
+                asked = text if is_query else bind(statement, args, [1], [1]) + execute() + SYNC
+                answer = await client.send(asked)
             assert b"SERROR" not in answer, (name, answer)
             for each in after:
                 await client.send(query(each))
@@ -199,7 +224,7 @@ def main() -> None:
     """Print the number of functions that the forms enter, and which, of those that are named."""
     names = sys.argv[1:]
     with tempfile.TemporaryDirectory() as directory:
-        found = uvloop.run(measure(names or list(FORMS), Path(directory)))
+        found = uvloop.run(measure(names or ALL, Path(directory)))
     for name, calls in found.items():
         print(f"{name:20} {calls.total():6}")
         for place, times in calls.items() if names else ():
