@@ -121,7 +121,7 @@ async def _rows_of_template(
         if template.calls:
             found = await results_of(context, template.calls)
             given += [found[call].value for call in template.calls]
-        if template.is_large(given) or len(rows) > MANY:
+        if len(rows) > MANY or (not template.is_bounded and template.is_large(given)):
             require_single(context, len(counts))
             return None
         if len(template.cells) <= MOST_IN_PASSING:

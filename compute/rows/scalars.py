@@ -17,6 +17,7 @@ from foreshore.expr.equality import has_one_form, is_plain, python_key
 from foreshore.expr.evaluate import fallible
 from foreshore.expr.functions.apply import apply
 from foreshore.expr.functions.registry import scalar_function, signature
+from foreshore.expr.functions.rows import unchanged
 from foreshore.expr.ir import (
     And,
     Arguments,
@@ -244,6 +245,8 @@ class Scalars:
                 f"{sides[0].text} {_OPERATORS[call.function]} {sides[1].text}", sides
             )
         one = None if function.one is None else function.one(types)
+        if one is unchanged:
+            return args[0]
         if one is not None:
             text = f"{source.constant(one)}({', '.join(each.text for each in args)})"
             return self._strict(text, args) if function.strict else Value(source.assign(text), True)

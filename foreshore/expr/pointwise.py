@@ -7,7 +7,8 @@ columns. `row_steps` does the same for a relation that is Map, Filter and Projec
 """
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from itertools import repeat
+from operator import call, itemgetter
 from typing import Any
 
 from foreshore.datum import from_array, to_array
@@ -15,7 +16,7 @@ from foreshore.errors import DataError, UserError
 from foreshore.expr.columns import type_of
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.registry import scalar_function, signature
-from foreshore.expr.functions.rows import OF_A_ROW, Failure, text_of
+from foreshore.expr.functions.rows import OF_A_ROW, Failure, text_of, unchanged
 from foreshore.expr.ir import (
     And,
     Call,
@@ -54,6 +55,8 @@ def compiled(scalar: Scalar) -> Cell:
         case Call(function=key, args=args):
             types, function = signature(scalar), scalar_function(key)
             compute = function.one(types) if function.strict and function.one else None
+            if compute is unchanged:
+                return compiled(args[0])
             if compute is not None:
                 only = function.only_error(types)
                 return _called(compute, [compiled(arg) for arg in args], only)
@@ -62,7 +65,7 @@ def compiled(scalar: Scalar) -> Cell:
 
 def _called(compute: Callable[..., Datum], args: Sequence[Cell], only: str | None) -> Cell:
     def cell(row: Sequence[Datum]) -> Datum:
-        data = [arg(row) for arg in args]
+        data = [*map(call, args, repeat(row))]
         if None in data:
             return None
         try:

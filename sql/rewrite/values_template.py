@@ -6,10 +6,11 @@ They are compiled when the statement is prepared.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, count, repeat
+from operator import call, itemgetter
 
 from foreshore.errors import DataError
-from foreshore.expr.cost import LIGHT, cost_of_call, is_demanding, size_of
+from foreshore.expr.cost import LIGHT, SMALL, cost_of_call, is_demanding, most_size, size_of
 from foreshore.expr.ir import (
     IN_STEP,
     Arguments,
@@ -42,21 +43,25 @@ class Template:
 
     `calls` have side effects on the session, as nextval() has, and literals as arguments. A
     function that is `demanding`, given with its arguments, may take longer than these are long.
+    `is_bounded` says that no value in the rows can. Cells that are `literals` stand after the
+    values of the givens and the calls.
     """
 
     givens: Givens
     calls: tuple[Call, ...]
     cells: tuple[tuple[Cell, ...], ...]
-    computes: bool = False
+    literals: tuple[Datum, ...] = ()
+    is_bounded: bool = True
     demanding: tuple[tuple[str, tuple[Cell, ...]], ...] = ()
 
     def rows(self, given: Sequence[Datum]) -> list[Row]:
         """Return the rows over the values of the givens and the calls; raises DataError."""
-        return [tuple([cell(given) for cell in row]) for row in self.cells]
+        values = repeat([*given, *self.literals])
+        return [tuple(map(call, row, values)) for row in self.cells]
 
     def is_large(self, given: Sequence[Datum]) -> bool:
         """Whether a value in the rows may take too long to make on the event loop."""
-        if self.computes and sum(map(size_of, given)) > LIGHT:
+        if sum(map(size_of, given)) > LIGHT:
             return True
         try:  # the arguments of other functions come first, so they are known to be short
             for key, args in self.demanding:
@@ -76,22 +81,30 @@ def template_of(relation: Relation, calls: Sequence[Call] = ()) -> Template | No
     rows = _rows(relation)
     if rows is None:
         return None
-    if not all(isinstance(arg, Literal) for call in calls for arg in call.args):
+    if not all(isinstance(arg, Literal) for each in calls for arg in each.args):
         return None
-    places: dict[Scalar, Scalar] = {call: Column(i, call.type) for i, call in enumerate(calls)}
+    places: dict[Scalar, Scalar] = {each: Column(i, each.type) for i, each in enumerate(calls)}
     rows = [tuple(bind_scalar(scalar, places.get) for scalar in row) for row in rows]
     givens = Givens.of(chain.from_iterable(rows))
     rows = [tuple(map(givens.placed, row)) for row in rows]
-    made = [call for scalar in chain.from_iterable(rows) for call in _calls_in(scalar)]
-    demanding = [call for call in made if is_demanding(call.function)]
+    made = [each for scalar in chain.from_iterable(rows) for each in _calls_in(scalar)]
+    demanding = [each for each in made if is_demanding(each.function)]
     if demanding and (calls or len(rows) > MOST_IN_PASSING):
         return None  # a large value is made in another way, and the calls only once
+    literals = [each for row in rows for each in row if isinstance(each, Literal)]
+    after = count(len(givens) + len(calls))
+    cells = [
+        [itemgetter(next(after)) if isinstance(each, Literal) else compiled(each) for each in row]
+        for row in rows
+    ]
+    leaves = [leaf for each in made for leaf in walk_scalars(each) if isinstance(leaf, Column)]
     return Template(
         givens,
         tuple(calls),
-        tuple(tuple(map(compiled, row)) for row in rows),
-        bool(made),
-        tuple((call.function, tuple(map(compiled, call.args))) for call in demanding),
+        tuple(map(tuple, cells)),
+        tuple([each.value for each in literals]),
+        not demanding and all(most_size(each.type) <= SMALL for each in leaves),
+        tuple((each.function, tuple(map(compiled, each.args))) for each in demanding),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from math import gcd, lcm
+from operator import add, mul, sub
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +65,19 @@ def _in_range(value: int, type: SqlType) -> int:
 
 def _exact(compute: Callable[[int, int], int]) -> Of:
     """Return the function of two integers for one row."""
-    return lambda types: lambda x, y: _in_range(compute(x, y), types.result)
+
+    def of(types: Signature) -> Callable[[int, int], int]:
+        bound = 1 << (WIDTHS[types.result.name] - 1)
+
+        def exact(x: int, y: int) -> int:
+            value = compute(x, y)
+            if not -bound <= value < bound:
+                raise Failure(out_of_range(types.result))
+            return value
+
+        return exact
+
+    return of
 
 
 def _checked(arrow: Callable[..., pa.Array], one: Of) -> Kernel:
@@ -97,9 +110,9 @@ def _exact_of_one(compute: Callable[[int], int]) -> One:
     return lambda types: lambda x: _in_range(compute(x), types.result)
 
 
-_ADD = _exact(lambda x, y: x + y)
-_SUBTRACT = _exact(lambda x, y: x - y)
-_MULTIPLY = _exact(lambda x, y: x * y)
+_ADD = _exact(add)
+_SUBTRACT = _exact(sub)
+_MULTIPLY = _exact(mul)
 _DIVIDE = _exact(_truncated)
 
 

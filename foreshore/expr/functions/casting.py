@@ -48,6 +48,7 @@ from foreshore.expr.functions.rows import (
     out_of_range,
     rowwise,
     single,
+    unchanged,
 )
 from foreshore.network import address_of, address_text
 from foreshore.text import format_text, limit_length, parse_text
@@ -114,6 +115,10 @@ def _one_integer(types: Signature) -> Callable[[int], int]:
         return value
 
     return cast
+
+
+def _one_widened(types: Signature) -> Callable[[Datum], Datum]:
+    return unchanged
 
 
 def _one_numeric(types: Signature) -> Callable[[int], str]:
@@ -322,7 +327,7 @@ for _source in INTEGERS:
             _source,
             _target,
             _widening if _wider else _integer,
-            one=_one_integer,
+            one=_one_widened if _wider else _one_integer,
             fallible=not _wider,
             error=None if _wider else _range_error,
             duckdb=plain if _wider else native,

@@ -154,6 +154,11 @@ class Mapped:
         return single(self._compute, types.result)
 
 
+def unchanged(datum: Datum) -> Datum:
+    """Return a datum that is the same in the other type: who compiles a call leaves it out."""
+    return datum
+
+
 class WithSingle:
     """A kernel beside which `one` gives the function of single data; see `ScalarFunction.one`."""
 
