@@ -24,7 +24,7 @@ from foreshore.types import NUMBER_PARTS, Datum, SqlType
 
 Words = npt.NDArray[np.uint64]
 
-_SEED = secrets.randbits(64)
+SEED = secrets.randbits(64)
 MASK = (1 << 64) - 1
 _A = 0x9E3779B97F4A7C15
 _B = 0xBF58476D1CE4E5B9
@@ -43,7 +43,8 @@ def _fold(hashes: Words, words: Words) -> Words:
     return _mix((hashes + np.uint64(_A)) ^ words) + hashes * np.uint64(_A)
 
 
-def _fold_one(hash: int, word: int) -> int:
+def fold_one(hash: int, word: int) -> int:
+    """Return the hash of a key from that of its words before this one, `SEED` for the first."""
     word = ((hash + _A) & MASK) ^ word
     word = ((word ^ (word >> 30)) * _B) & MASK
     word = ((word ^ (word >> 27)) * _C) & MASK
@@ -59,7 +60,7 @@ def hash_columns(columns: Sequence[pa.Array], types: Sequence[SqlType] | None, r
             for word in column_words(column, types[i] if types is not None else None)
         )
         return np.array([hash_words(row)], np.uint64)
-    hashes = np.full(rows, _SEED, np.uint64)
+    hashes = np.full(rows, SEED, np.uint64)
     with np.errstate(over="ignore"):
         for i, column in enumerate(columns):
             for words in column_words(column, types[i] if types is not None else None):
@@ -82,9 +83,9 @@ def key_words(key: Sequence[Datum], types: Sequence[SqlType]) -> tuple[int, ...]
 
 def hash_words(words: Iterable[int]) -> int:
     """Return the result of `hash_columns` for a key with these words."""
-    hash = _SEED
+    hash = SEED
     for word in words:
-        hash = _fold_one(hash, word)
+        hash = fold_one(hash, word)
     return hash
 
 
@@ -119,8 +120,8 @@ def _string_word(data: bytes) -> int:
     for start in range(0, len(data), 8):
         part = data[start : start + 8]
         word = int.from_bytes(part, "little") << (64 - 8 * len(part)) & MASK
-        total += _fold_one(start // 8 * _C & MASK, word)
-    return _fold_one(total & MASK, len(data))
+        total += fold_one(start // 8 * _C & MASK, word)
+    return fold_one(total & MASK, len(data))
 
 
 def column_words(column: pa.Array, type: SqlType | None) -> list[Words]:

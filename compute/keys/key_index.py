@@ -115,22 +115,21 @@ class KeyIndex:
         Counted are the rows at the newest time, with what the transaction has written before, its
         `own`. Many rows may be counted on a thread, after the index has been settled.
         """
-        changes = changes_of(parts)
+        changes = parts[0].changes if len(parts) == 1 else changes_of(parts)
         newest = NOTHING if own is None else own.newest
         if changes is not None and newest is not None:
-            return self.duplicate_of_changes(changes, newest)
+            key = self.newest.duplicate(changes, newest)
+            return None if key is None else Duplicate(self.table, self.constraint, key)
         return self.duplicate_of([part.updates for part in parts], own)
 
-    def duplicate_of_changes(
-        self, changes: Sequence[Change], own: Mapping[Row, Row | None] = NOTHING
-    ) -> Duplicate | None:
+    def duplicate_of_changes(self, changes: Sequence[Change]) -> Duplicate | None:
         """Return what `duplicate` does, of rows one by one."""
-        key = self.newest.duplicate(changes, own)
+        key = self.newest.duplicate(changes, NOTHING)
         return None if key is None else Duplicate(self.table, self.constraint, key)
 
     def overdrawn(self, parts: Sequence[KeyedRows], own: OwnRows | None, read: Timestamp) -> bool:
         """Whether `parts` delete more rows of a key than there are, and were at `read`."""
-        changes = changes_of(parts)
+        changes = parts[0].changes if len(parts) == 1 else changes_of(parts)
         newest = NOTHING if own is None else own.newest
         if changes is not None and newest is not None:
             over = self.newest.overdrawn(changes, newest)

@@ -224,7 +224,7 @@ class KeyIndexes:
                 named = {i.arrangement: (n, i) for n, i in named}.values()
             for name, index in named:
                 index.insert([part[name] for part in parts], time)
-                if parts and (index.newest.is_due or index.newest.is_settled):
+                if parts and index.newest.is_due:
                     index.settled().compact(min(self._floor(table), time))
                     index.maintain(self.executor)
         self._reached.upper = time + 1

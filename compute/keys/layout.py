@@ -10,9 +10,18 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from foreshore.compute.arrange.arrangement import TAIL_ROWS, Arrangement
-from foreshore.compute.arrange.key import MASK, Words, hash_columns, hash_words, key_words
+from foreshore.compute.arrange.key import (
+    MASK,
+    SEED,
+    Words,
+    fold_one,
+    hash_columns,
+    hash_words,
+    key_words,
+)
 from foreshore.compute.arrange.run import Ints, Updates, sort_and_consolidate
 from foreshore.constraint import Unique
 from foreshore.expr.equality import is_plain
@@ -37,7 +46,7 @@ class SecondaryName(NamedTuple):
 KeyName: TypeAlias = str | SecondaryName  # str: of a unique constraint
 
 
-class Change(NamedTuple):
+class Change(Struct, frozen=True):
     """One row that is inserted (diff 1) or deleted (-1), by its key."""
 
     hash: int
@@ -144,7 +153,7 @@ class KeyLayout:
         if key == last:
             return hash
         if self._is_integer:
-            hash = hash_words((key[0] & MASK,))  # type: ignore[operator]
+            hash = fold_one(SEED, key[0] & MASK)  # type: ignore[operator]
         else:
             words = key_words(key, self.types)
             assert words is not None, key

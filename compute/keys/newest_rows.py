@@ -14,9 +14,9 @@ keys with the same hash have no entries.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.row_reader import PointReader
@@ -28,7 +28,7 @@ PENDING = 512  # changes from which on they are put into the arrangement
 MOST_BYTES = 16 << 20  # of the entries of one index
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """The newest row of a key, None if there is none, and the last time at which it changed."""
 
     key: Row
@@ -78,14 +78,9 @@ class NewestRows:
         self._reached = reached
 
     @property
-    def is_settled(self) -> bool:
-        """Whether the arrangement has all changes."""
-        return not self._pending
-
-    @property
     def is_due(self) -> bool:
-        """Whether so much is pending that it should be settled."""
-        return len(self._pending) >= PENDING
+        """Whether so much is pending that it should be settled, or nothing."""
+        return not 0 < len(self._pending) < PENDING
 
     # --- what changes
 
@@ -168,9 +163,11 @@ class NewestRows:
 
     def overdrawn(self, changes: Sequence[Change], own: Mapping[Row, Row | None]) -> list[int]:
         """Return the hashes of keys of which `changes` delete more rows than there are."""
-        deletes = [change for change in changes if change.diff < 0]
-        diffs = _summed(deletes)
-        return [each.hash for each in deletes if self._count(each, own) + diffs[each.key] < 0]
+        over, diffs = list[int](), _summed(changes, only_deleted=True)
+        for each in changes:
+            if each.diff < 0 and self._count(each, own) + diffs[each.key] < 0:
+                over.append(each.hash)
+        return over
 
     def _count(self, change: Change, own: Mapping[Row, Row | None]) -> int:
         """Return how many rows have the key of a change, with `own`: 0 or 1."""
@@ -218,11 +215,10 @@ class NewestRows:
                     self._bytes += len(each) if isinstance(each, str | bytes | tuple) else 0
 
 
-def _summed(changes: Sequence[Change]) -> dict[Row, int]:
+def _summed(changes: Sequence[Change], *, only_deleted: bool = False) -> dict[Row, int]:
     """Return the sum of the diffs of each key."""
-    if len(changes) == 1:
-        return {changes[0].key: changes[0].diff}
     diffs: dict[Row, int] = {}
     for change in changes:
-        diffs[change.key] = diffs.get(change.key, 0) + change.diff
+        if not only_deleted or change.diff < 0:
+            diffs[change.key] = diffs.get(change.key, 0) + change.diff
     return diffs
