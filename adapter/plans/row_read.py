@@ -243,6 +243,11 @@ class RowRead:
         return limit, offset
 
 
+def no_value(name: str) -> Datum:
+    """Return no session value, of which a program has none."""
+    raise AssertionError(name)
+
+
 def keys_of(source: RowsSource, args: Sequence[Datum], value: SessionValue) -> list[Row] | None:
     """Return the keys of a source that no other gives; None if they are to be found another way."""
     if not _are_arguments_short(args):

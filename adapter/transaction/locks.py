@@ -14,6 +14,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from foreshore.adapter.transaction.group_commit import GroupCommit
 from foreshore.catalog.naming import name_key
 from foreshore.catalog.state import State
@@ -26,7 +28,7 @@ Owner = object  # compared by identity
 CATALOG = GlobalId("catalog")  # stands for all permanent objects
 
 
-class _Held(NamedTuple):
+class _Held(Struct, frozen=True):
     """Keys of one table that were locked together."""
 
     place: KeyPlace
@@ -163,7 +165,8 @@ class Locks(LockQueue[_Request]):
         for place, hashes in keys.items():
             if self.tables and self.tables.get(place[0], owner) is not owner:
                 return False
-            if any(holder is not owner for holder in self._holders(place, hashes)):
+            taken = self._keys.get(place)
+            if taken and any(taken[hash] is not owner for hash in taken.keys() & hashes):
                 return False
         self._grant_keys(keys, owner)
         return True
@@ -214,7 +217,8 @@ class Locks(LockQueue[_Request]):
             self.held.pop(owner, None)
         if tables:
             self._group.unblock(tables)
-        self._wake()
+        if self._waiting:
+            self._wake()
 
     def _release_keys(self, place: KeyPlace, hashes: AbstractSet[int], owner: Owner) -> None:
         taken, holders = self._keys[place], self._with_keys[place[0]]

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.plans.target import Target
@@ -41,7 +42,7 @@ from foreshore.sql.plan import Delete, Merge, Update
 from foreshore.table_rows import Row, TableRows, columns_of_rows
 
 
-class _Found(NamedTuple):
+class _Found(Struct, frozen=True):
     """What a statement selects: the rows to change, what they become, what is joined to them."""
 
     old: TableRows
@@ -63,8 +64,9 @@ async def update(context: StatementContext, plan: Update) -> Outcome:
     if len(context.many) > 1:
         _require_apart(context, target, found, new.tuples)
     await stage(context, target, deleted=old, inserted=new, updated=(old, new))
-    _, _, beside, beside_rows, counts, _ = found
-    return await outcome_of(context, "UPDATE", plan.returning, new, counts, beside, beside_rows)
+    return await outcome_of(
+        context, "UPDATE", plan.returning, new, found.counts, found.beside, found.beside_rows
+    )
 
 
 async def delete(context: StatementContext, plan: Delete) -> Outcome:
@@ -74,8 +76,9 @@ async def delete(context: StatementContext, plan: Delete) -> Outcome:
     if len(context.many) > 1:
         _require_apart(context, target, found, ())
     await stage(context, target, deleted=found.old)
-    old, _, beside, beside_rows, counts, _ = found
-    return await outcome_of(context, "DELETE", plan.returning, old, counts, beside, beside_rows)
+    return await outcome_of(
+        context, "DELETE", plan.returning, found.old, found.counts, found.beside, found.beside_rows
+    )
 
 
 def _require_apart(

@@ -10,11 +10,13 @@ error, in the order that PostgreSQL has.
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
+from foreshore.adapter.plans.row_read import no_value
 from foreshore.adapter.plans.row_rules import NEW, checks_of
 from foreshore.adapter.plans.target import Target
 from foreshore.adapter.statement.context import StatementContext
@@ -51,8 +53,8 @@ def checked(context: StatementContext, target: Target, rows: TableRows) -> Table
     rules = context.prepared.made.programs.rules
     if rows.are_tuples and rules is not None and rules.planned is target.planned:
         is_timed = bool(rules.read.program.session_values)
-        now = context.times.oracle.read_ts() if is_timed else 0
-        made = rules.read.over(NEW, rows.tuples, (), context.session_value(now))
+        value = context.session_value(context.times.oracle.read_ts()) if is_timed else no_value
+        made = rules.read.over(NEW, rows.tuples, (), value)
         if made is not None:
             return TableRows(target.desc, made) if target.planned.computed else rows
     rows = with_generated(target, rows)
@@ -167,9 +169,12 @@ async def stage_rows(
     found: list[list[KeyedRows]] = []  # by each key, of each part
     if unique:
         await tables.keys.ready(id)
-        before, are_few = transaction.staged.rows.get(id), _are_few(parts)
+        before = transaction.staged.rows.get(id)
+        are_few = (len(parts) == 1 and parts[0].num_rows <= FEW) or _are_few(parts)
     for constraint in unique:
-        index = key_index(context, id, target.desc, constraint)
+        index = tables.keys.named(id, constraint)
+        if index is None:
+            index = key_index(context, id, target.desc, constraint)
         own = before.by_key(index.layout) if before else None
         args = context, target, index, own, parts, deleted is not None
         if are_few:
@@ -208,7 +213,7 @@ def _parts(deleted: TableRows | None, inserted: TableRows | None) -> list[TableR
 
 def _are_few(parts: Sequence[TableRows]) -> bool:
     """Return whether keys of rows are found on the event loop, which hashes all that rows hold."""
-    count = parts[0].num_rows if len(parts) == 1 else sum([part.num_rows for part in parts])
+    count = sum([part.num_rows for part in parts])
     if count <= FEW:
         return True
     return count <= MANY and sum([part.size_bytes for part in parts]) <= FEW_BYTES
@@ -223,7 +228,7 @@ def _by_key(
     deletes: bool,
 ) -> list[KeyedRows]:
     """Return the rows by a key; raises if one would be there twice, or be deleted too often."""
-    found = [KeyedRows(index.layout, part) for part in parts]
+    found = [*map(KeyedRows, repeat(index.layout), parts)]
     duplicate = index.duplicate(found, own)
     if duplicate is not None:
         state = context.planner.reader().state

@@ -25,9 +25,13 @@ async def kept_in_transaction(
     """
     size = rows.num_rows * ROW_BYTES * keys
     if rows.are_tuples:
-        size += _size_of_tuples(rows)
-    elif (bytes := int(rows.table.nbytes)) < MAPPED_BYTES:
-        size += bytes
+        size += rows.num_rows * (ROW_BYTES + DATUM_BYTES * len(rows.desc.columns))
+        for row in rows.tuples:
+            for datum in row:
+                if isinstance(datum, str | bytes):
+                    size += len(datum)
+    elif (columns := int(rows.table.nbytes)) < MAPPED_BYTES:
+        size += columns
     else:
         rows = await blocking.run(None, _mapped, context, rows)
     most = context.variables.settings.most_written
@@ -39,15 +43,6 @@ async def kept_in_transaction(
             " max_transaction_size.",
         )
     return rows, size
-
-
-def _size_of_tuples(rows: TableRows) -> int:
-    size = rows.num_rows * (ROW_BYTES + DATUM_BYTES * len(rows.desc.columns))
-    for row in rows.tuples:
-        for datum in row:
-            if isinstance(datum, str | bytes):
-                size += len(datum)
-    return size
 
 
 def _mapped(context: StatementContext, rows: TableRows) -> TableRows:

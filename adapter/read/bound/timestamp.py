@@ -171,8 +171,10 @@ def move_forward(context: StatementContext) -> None:
     answers are then true at both times, and the commit checks the later one.
     """
     transaction = context.transaction
+    if transaction.time is None or transaction.tables_read:
+        return
     now = context.times.oracle.read_ts()
-    if transaction.time is None or transaction.time >= now or transaction.tables_read:
+    if transaction.time >= now:
         return
     keys = transaction.keys_read
     if not context.tables.locks.holds(keys, transaction):

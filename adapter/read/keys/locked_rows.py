@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from foreshore.adapter.plans.locked_read import LockedRead
-from foreshore.adapter.plans.row_read import keys_of
+from foreshore.adapter.plans.row_read import SessionValue, keys_of, no_value
 from foreshore.adapter.plans.row_sources import IndexedTable, KeyedTable, find_rows
 from foreshore.adapter.read.bound.timestamp import read_time
 from foreshore.adapter.read.keys.key_lookup import (
@@ -45,7 +45,10 @@ async def locked_rows(
     None if the rows have to be read another way (`key_lookup.py`). Raises Apart if two executions
     name one key, or if only one of several may be read this way. See `lock_and_find`.
     """
-    value, many = context.session_value(context.times.oracle.read_ts()), context.many
+    value: SessionValue = no_value
+    many = context.many
+    if plan.source.keys.session_values:
+        value = context.session_value(context.times.oracle.read_ts())
     named: list[list[Row]] = []
     for args in many:
         keys = keys_of(plan.source, args, value)
