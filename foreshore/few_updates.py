@@ -24,7 +24,8 @@ MOST_ROWS = 256  # beyond which columns cost less
 MOST_BYTES = 1 << 20  # encoded; the events of a group have a length of 32 bits
 
 Values = tuple[Any, ...]
-Check = Callable[[Any], bool]
+# Of a column: whether it may be NULL, the class of its data, and what tells which of these fit.
+Check = tuple[bool, type, Callable[[Any], object] | None]
 
 _INTEGERS = {16: ("h", pa.int16()), 32: ("i", pa.int32()), 64: ("q", pa.int64())}  # by bits
 _CLASSES = {pa.bool_(): bool, pa.string(): str, pa.binary(): bytes}
@@ -63,8 +64,11 @@ def few_updates(
     if checks is None or not 0 < len(rows) <= MOST_ROWS:
         return None
     for row in rows:
-        for value, check in zip(row, checks, strict=True):
-            if not check(value):
+        for value, (nullable, kind, check) in zip(row, checks, strict=True):
+            if value is None:
+                if not nullable:
+                    return None
+            elif value.__class__ is not kind or (check is not None and not check(value)):
                 return None
     try:
         encoded = _encode(rows)
@@ -108,34 +112,25 @@ def _column(data: Sequence[Any], type: pa.DataType) -> pa.Array:
 
 def _checks(schema: pa.Schema) -> tuple[Check, ...] | None:
     """Return what tells whether a value fits its column; None if a column is not plain."""
-    checks = [_check(field.type) for field in list(schema)[:-2]]
-    if None in checks:
-        return None
-    return tuple(
-        check if not field.nullable else _or_null(check)
-        for check, field in zip(checks, schema, strict=False)
-        if check is not None
-    )
+    checks = [_check(field) for field in list(schema)[:-2]]
+    return None if None in checks else tuple(filter(None, checks))
 
 
 _checks_of = ByIdentity(_checks)
 
 
-def _check(type: pa.DataType) -> Check | None:
+def _check(field: pa.Field) -> Check | None:
+    type = field.type
     if _is_integral(type):
         integers = range(-1 << (type.bit_width - 1), 1 << (type.bit_width - 1))
-        return lambda v: v.__class__ is int and v in integers
+        return field.nullable, int, integers.__contains__
     if pa.types.is_decimal128(type):
         fits = re.compile(rf"-?[0-9]{{1,{38 - type.scale}}}(?:\.[0-9]{{0,{type.scale}}})?")
-        return lambda v: v.__class__ is str and fits.fullmatch(v) is not None
-    if type == pa.float64():
-        return lambda v: v.__class__ is float and v == v  # NaN is left to what makes it canonical
+        return field.nullable, str, fits.fullmatch
+    if type == pa.float64():  # NaN is left to what makes it canonical
+        return field.nullable, float, lambda v: v == v
     kind = _CLASSES.get(type)
-    return None if kind is None else lambda v: v.__class__ is kind
-
-
-def _or_null(check: Check) -> Check:
-    return lambda v: v is None or check(v)
+    return None if kind is None else (field.nullable, kind, None)
 
 
 def _is_integral(type: pa.DataType) -> bool:
