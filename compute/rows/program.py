@@ -146,6 +146,9 @@ def _rows_of_leaves(relation: Relation) -> list[tuple[Leaf, ...]] | None:
 
 def _of_leaves(rows: Sequence[tuple[Leaf, ...]]) -> RowProgram:
     """Return the program of such rows, as those of most keys are: it is not compiled either."""
+    match rows:
+        case [(Parameter(number=number),)]:  # a key
+            return RowProgram((), (), lambda given, args, *_: [(args[number - 1],)], MOST)
     makers = [_row_of_leaves(row) for row in rows]
     if len(makers) == 1:
         make = makers[0]
