@@ -41,7 +41,6 @@ from foreshore.adapter.statement.planning_cost import PlanningCost, is_short, pl
 from foreshore.adapter.statement.portals import Portals
 from foreshore.adapter.statement.result import Outcome, Selected, check_returned
 from foreshore.adapter.statement.roles import SessionRoles
-from foreshore.adapter.transaction.transaction import NOTHING_STAGED
 from foreshore.catalog.builtin.object_names import object_names
 from foreshore.catalog.item import Role
 from foreshore.errors import (
@@ -286,7 +285,8 @@ class Session:
     async def run_once(self, context: StatementContext) -> Outcome:
         """Run one statement; if it is alone, its transaction ends with it."""
         outcome = await dispatch.run(self, context)
-        if context.transaction.staged is not NOTHING_STAGED and context.transaction.has_effects:
+        transaction = context.transaction
+        if transaction.staged.rows or transaction.has_effects:
             if not isinstance(outcome, Completed):
                 check_returned(outcome, self.variables.settings.limits)
             if context.alone and not isinstance(outcome, CopyIn):

@@ -202,8 +202,9 @@ class Transactions:
                 activity.committed(id, rows.count)
             if transaction.staged.signals is not NO_SIGNALS:
                 self._send_signals(transaction)
+        if self._variables.touched or self._savepoints:
+            self._variables.commit()
         self._end(transaction)
-        self._variables.commit()
         if self._portals or self._portals.streams:
             self._portals.end(committed=True)
 

@@ -166,7 +166,7 @@ async def stage_rows(
     if target.desc.watermark is not None and id in tables.capabilities:
         await tables.watermarks.ready(id)
     unique = target.planned.unique
-    found: list[list[KeyedRows]] = []  # by each key, of each part
+    keyed: list[dict[str, KeyedRows]] = [*map(dict, repeat((), len(parts)))]  # by each key
     if unique:
         await tables.keys.ready(id)
         before = transaction.staged.rows.get(id)
@@ -178,14 +178,15 @@ async def stage_rows(
         own = before.by_key(index.layout) if before else None
         args = context, target, index, own, parts, deleted is not None
         if are_few:
-            found.append(_by_key(*args))
+            found = _by_key(*args)
         else:
             index.settled()
-            found.append(await blocking.run(context.engines.executor, _by_key, *args))
-    for number, part in enumerate(parts):
-        keyed = {key.name: rows[number] for key, rows in zip(unique, found, strict=True)}
+            found = await blocking.run(context.engines.executor, _by_key, *args)
+        for by_key, part_by_key in zip(keyed, found, strict=True):
+            by_key[constraint.name] = part_by_key
+    for part, by_key in zip(parts, keyed, strict=True):
         part, size = await kept_in_transaction(context, part, len(unique))
-        transaction.write(id, Written(part, keyed), committed, size)
+        transaction.write(id, Written(part, by_key), committed, size)
     memory = context.variables.settings.most_memory
     if memory is not None:
         check_memory(transaction.written_bytes, memory)

@@ -22,9 +22,11 @@ def target_of(context: StatementContext, id: GlobalId, verb: str | None = None) 
     """
     if verb is not None and context.variables.settings.is_read_only:
         require_writable(context, verb, id)
-    known = context.prepared.made.target
-    if known is not None and known.id == id and planned_of(context, id) is known.planned:
-        return known
+    known, change = context.prepared.made.target, context.transaction.staged.catalog
+    if known is not None and known.id == id and change is None:  # as nearly always
+        planned = context.names.catalog.planned.get(id)
+        if planned is known.planned:
+            return known
     if not id.startswith("u"):
         raise WrongObjectType("cannot change a system relation", sqlstate="42501")
     state = context.planner.state

@@ -289,7 +289,9 @@ class KeyIndex:
         """Make the writes of `parts`, in this order, at `time`."""
         if not parts:
             self.newest.advance(time + 1)
-        elif (changes := changes_of(parts)) is not None:
+            return
+        changes = parts[0].changes if len(parts) == 1 else changes_of(parts)
+        if changes is not None:
             self.newest.apply(changes, time)
         else:
             updates = [part.updates for part in parts]

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -218,12 +219,12 @@ class KeyIndexes:
     def apply(self, time: Timestamp, keyed: Mapping[GlobalId, Sequence[Keyed]]) -> None:
         """Make the writes of a group at `time`; tables that it did not write advance."""
         for table, parts in keyed.items():
-            indexes = self.of(table)
+            indexes = self._indexes.get(table, {})
             named: Iterable[tuple[str, KeyIndex]] = indexes.items()
             if len(indexes) > 1:  # equal constraints may share an arrangement: a row goes in once
                 named = {i.arrangement: (n, i) for n, i in named}.values()
             for name, index in named:
-                index.insert([part[name] for part in parts], time)
+                index.insert([*map(itemgetter(name), parts)], time)
                 if parts and index.newest.is_due:
                     index.settled().compact(min(self._floor(table), time))
                     index.maintain(self.executor)

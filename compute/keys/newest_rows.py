@@ -155,7 +155,7 @@ class NewestRows:
 
         `own` are the rows, or None, that count as there under their keys.
         """
-        diffs = _summed(changes)
+        diffs = {changes[0].key: changes[0].diff} if len(changes) == 1 else _summed(changes)
         for change in changes:  # one row may replace another: then nothing is looked up
             if diffs[change.key] > 0 and self._count(change, own) + diffs[change.key] > 1:
                 return change.key
@@ -186,6 +186,8 @@ class NewestRows:
     def _load(self, hash: int, key: Row) -> tuple[Entry, bool]:
         """Return the arrangement's newest row of a key, and whether no other key has its hash."""
         updates = self._reader.under(hash)
+        if not updates:
+            return Entry(key, None, 0), True
         if len(updates) == 1:  # nearly always
             row, _, time, diff = updates[0]
             if diff == 1 and self._layout.key(row) == key:

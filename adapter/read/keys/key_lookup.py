@@ -462,8 +462,8 @@ async def _index(context: StatementContext, step: Step) -> KeyIndex | None:
 
 def own_rows(transaction: Transaction, index: KeyIndex) -> OwnRows | None:
     """Return what the transaction has written to the table of an index."""
-    written = transaction.rows(index.table)
-    return written.by_key(index.layout) if written else None
+    written = transaction.staged.rows.get(index.layout.table)
+    return None if written is None else written.by_key(index.layout)
 
 
 def _source(

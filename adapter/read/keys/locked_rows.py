@@ -60,7 +60,7 @@ async def locked_rows(
         require_distinct(named)
         keys = [*chain.from_iterable(named)]
     assert keys is not None
-    beside = [each.id for each in plan.others]
+    beside = [each.id for each in plan.others] if plan.others else ()
     rows = await rows_under_keys(context, plan.source, keys, nowait=nowait, beside=beside)
     if rows is None:
         require_single(context)
@@ -123,17 +123,16 @@ async def rows_under_keys(
         layout = index.layout
         if isinstance(source, IndexedTable):
             layout = layout.by(source.columns)
-        hashes = [layout.hash(key) for key in keys]
+        hashes = [*map(layout.hash, keys)]
     wanted: Keys = {source.lock: {*hashes}}
 
     def find(time: Timestamp) -> "Located[list[Row]] | None":
-        own = own_rows(context.transaction, index)
         if by_columns is not None:
-            return _located(index, source, indexes, by_columns, wanted, time, own)
+            return _located(index, source, indexes, by_columns, wanted, time, written)
         if isinstance(source, KeyedTable):
-            found = rows_under(index, keys, hashes, time, own)
+            found = rows_under(index, keys, hashes, time, written)
         else:
-            found = _rows_by(index, source, keys, time, own)
+            found = _rows_by(index, source, keys, time, written)
         if found is None:
             return None
         if is_whole and (len(indexes) == 1 or not found):
