@@ -218,8 +218,7 @@ class Conversation:
                 if later is not None and later is not bound:
                     extended.told()
                     self._describe(later.desc, later.formats)
-                # Run a statement that writes once it is known whether another one follows.
-                last = self._may_be_alone(bound) and await wire.upcoming() == message.SYNC_TYPE
+                last = bound.changes and await self._comes(message.SYNC_TYPE)
                 try:
                     execution = await extended.execute(portal, max_rows, last=last)
                 except Exception:
@@ -239,7 +238,7 @@ class Conversation:
                 self._describe(statement.desc, ())
             case message.Describe(name=name):
                 found = extended.portal(name)
-                if self._may_be_alone(found) and await wire.upcoming() == message.EXECUTE_TYPE:
+                if found.changes and await self._comes(message.EXECUTE_TYPE):
                     self._describe_later = found  # until it runs, a table may be altered
                 else:
                     extended.told()
@@ -272,9 +271,7 @@ class Conversation:
         statement, encoder, many = executions.statement, form.encoder, executions.rows
         description = message.NO_DATA if encoder is None else encoder.description
         done, most = 0, len(many)
-        last = executions.is_last
-        if not last and statement.changes and session.transaction_status == "I":
-            last = await wire.upcoming() == message.SYNC_TYPE
+        last = executions.is_last or (statement.changes and await self._comes(message.SYNC_TYPE))
         while done < len(many):
             await session.extended.ready(statement)
             given = many[done : done + most]
@@ -309,9 +306,12 @@ class Conversation:
             return arguments(bind, types, zone, self._wire.encoding)
         return await blocking.run(None, arguments, bind, types, zone, self._wire.encoding)
 
-    def _may_be_alone(self, portal: Portal) -> bool:
-        """Whether the portal may be the only statement of a transaction that writes."""
-        return portal.changes and self._session.transaction_status == "I"
+    async def _comes(self, code: int) -> bool:
+        """Whether a message of this type is next, once that is known; in a block it is not asked.
+
+        A statement that writes runs once it is known whether another one follows.
+        """
+        return self._session.transaction_status == "I" and await self._wire.upcoming() == code
 
     async def _sync(self) -> None:
         try:

@@ -50,9 +50,8 @@ class Download:
                 f"a statement without rows cannot be answered as {self._kind}",
                 hint="Send it without the header Accept.",
             )
-        portal = await bind(self._session, statement, query.params)
-        last = portal.changes and self._session.transaction_status == "I"
-        found = await self._session.extended.execute("", 0, last=last)
+        await bind(self._session, statement, query.params)
+        found = await self._session.extended.execute("", 0, last=True)
         if not isinstance(found, Rows) or found.streaming:
             raise FeatureNotSupported(
                 f"such a statement cannot be answered as {self._kind}",

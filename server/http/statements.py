@@ -5,7 +5,7 @@ from sys import getsizeof
 from typing import Any
 
 from foreshore import blocking
-from foreshore.adapter.client import CopyIn, CopyOut, Execution, Portal, Session, Statement
+from foreshore.adapter.client import CopyIn, CopyOut, Execution, Session, Statement
 from foreshore.array_text import ShapeNotSupported
 from foreshore.errors import FeatureNotSupported
 from foreshore.server.http.params import text_of
@@ -44,12 +44,11 @@ async def _extended(session: Session, queries: Sequence[ExtendedQuery]) -> Async
 
 async def begin(session: Session, query: ExtendedQuery, *, last: bool) -> Execution:
     """Run one statement with its parameters; `last` if its implicit transaction ends with it."""
-    portal = await bind(session, await session.extended.parse("", query.query, ()), query.params)
-    last = last and portal.changes and session.transaction_status == "I"
+    await bind(session, await session.extended.parse("", query.query, ()), query.params)
     return await session.extended.execute("", 0, last=last)
 
 
-async def bind(session: Session, statement: Statement, params: Sequence[Any]) -> Portal:
+async def bind(session: Session, statement: Statement, params: Sequence[Any]) -> None:
     """Bind the unnamed statement to the values of its parameters."""
     try:
         args = await _arguments(session, params, statement.parameters)
@@ -57,7 +56,7 @@ async def bind(session: Session, statement: Statement, params: Sequence[Any]) ->
         texts = _as_bind(params, statement.parameters)
         statement = session.extended.statement("", with_shapes(texts, statement.parameters))
         args = await _arguments(session, params, statement.parameters)
-    return await session.extended.bind("", statement, args, ())
+    await session.extended.bind("", statement, args, ())
 
 
 async def _arguments(
