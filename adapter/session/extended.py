@@ -86,10 +86,7 @@ class ExtendedProtocol:
         """Make a portal."""
         prepared = self._statements.named(name) if isinstance(name, str) else name
         if not prepared.is_empty:
-            if self._transactions.failed:
-                self._transactions.check_not_failed(prepared.made.plan)
-            else:
-                await self._planner.ready(prepared)
+            await self.ready(prepared)
         if len(formats) > 1:  # one for each of the columns: they are known
             self.told()
         size += text_size(prepared)
@@ -135,8 +132,7 @@ class ExtendedProtocol:
         if isinstance(outcome, Selected):
             return self._rows(outcome, max_rows)
         if isinstance(outcome, Completed):
-            self._activity.returned(outcome.tag)
-            self._activity.end()
+            self._activity.end_with(outcome.tag)
         assert not isinstance(outcome, Several), outcome
         return outcome
 
@@ -222,7 +218,7 @@ class ExtendedProtocol:
         return outcome.outcomes
 
     def _rows(self, selected: Selected, max_rows: int) -> Execution:
-        limits, end = self._session.variables.settings.limits, self._activity.end_rows
+        limits, end = self._session.variables.settings.limits, self._activity.end_with
         return taken(selected, max_rows, self._interrupts, end, limits=limits)
 
     async def close_statement(self, name: str) -> None:

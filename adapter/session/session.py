@@ -55,7 +55,6 @@ from foreshore.errors import (
 from foreshore.output_style import OutputStyle
 from foreshore.scratch_share import ScratchShare
 from foreshore.session_variables import Variables
-from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.parse.script import Script, Unread
 from foreshore.statement_history import Who
 from foreshore.types import Datum
@@ -354,35 +353,23 @@ class Session:
     async def simple(self, sql: str) -> AsyncIterator[Execution]:
         """Run all statements of `sql` one after the other, up to the first that fails."""
         self.begin_statement(sql)
-        args: Sequence[Datum] = ()
-        known: Prepared | None = None
-        if not self.transactions.failed and (found := self.planner.texts.find(sql)) is not None:
-            known, args = found
-            assert known.syntax is not None
-            script, text, count = None, known.syntax.text, 1
-        else:
-            script = await self.script(sql, by_shapes=True)
-            text, count = sql, script.count
+        found = None if self.transactions.failed else self.planner.texts.find(sql)
+        script = await self.script(sql, by_shapes=True) if found is None else None
+        count = 1 if script is None else script.count
         if not count:
+            self.activity.end(is_kept=False)
             yield EmptyQuery()
         single = count == 1
         for number in range(1, count + 1):
             if number > 1:
                 self.begin_statement(sql, continues=True)
-            if script is not None:
-                if not script.waiting:
-                    await self.run_aside(False, script.go_on)
-                statement = script.waiting.popleft()
-                text = script.text_of(statement)
-            self.transactions.check_may_parse(text)
             alone = self.transactions.begin_statement(last=single, is_one_of_several=not single)
-            prepared = known
             if script is not None:
-                place = 0 if single else number
-                prepared, args = await self._planned(script, statement, sql, place)
-            assert prepared is not None
+                found = await self._next_of(script, sql, 0 if single else number)
+            assert found is not None
+            prepared, args = found
             outcome = await self.attempt(self.run_once, prepared, (args,), alone=alone)
-            if number == count and not isinstance(outcome, CopyIn):
+            if not alone and number == count and not isinstance(outcome, CopyIn):
                 await self.transactions.commit_implicit()
             try:
                 yield self.extended.execution(outcome)
@@ -393,12 +380,19 @@ class Session:
                 self.activity.end()
         await self.extended.sync()
 
-    async def _planned(
-        self, script: Script, statement: Syntax | Unread, sql: str, number: int
+    async def _next_of(
+        self, script: Script, sql: str, number: int
     ) -> tuple[Prepared, Sequence[Datum]]:
-        """Return a statement of a script, and its arguments if it is planned by its shape."""
+        """Return the next statement of a script, and its arguments if it is planned by its shape.
+
+        Its number is 0 if it is the only one.
+        """
+        if not script.waiting:
+            await self.run_aside(False, script.go_on)
+        statement = script.waiting.popleft()
+        text = script.text_of(statement)
+        self.transactions.check_may_parse(text)
         if isinstance(statement, Unread):
-            text = script.text_of(statement)
             if not self.transactions.failed:
                 found = self.planner.texts.find_shape(statement.shape, text)
                 if found is not None:

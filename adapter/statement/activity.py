@@ -110,13 +110,9 @@ class Activity:
                 QueryCanceled("canceling statement due to statement timeout"),
             )
 
-    def returned(self, result: str | int) -> None:
-        """Note the tag of the running statement, or how many rows it has returned."""
+    def end_with(self, result: str | int) -> None:
+        """Note that the statement is over, with this tag, or so many rows returned."""
         self._result = result
-
-    def end_rows(self, rows: int) -> None:
-        """Note that the statement is over, which has returned so many rows."""
-        self._result = rows
         self.end()
 
     def drop(self, name: str) -> None:

@@ -76,6 +76,16 @@ async def test_prepared_statement_is_kept_once_with_its_error(own_env: TestEnvir
     assert (await own_env.query("b", query)).splitlines()[0] == "2|INSERT 0 1"
 
 
+async def test_empty_text_ends_and_is_not_kept(own_env: TestEnvironment) -> None:
+    session = await own_env.session("s")
+    await own_env.query("s", " ; -- nothing")
+    assert not session.interrupts.active
+    kept = (
+        await own_env.query("t", f"SELECT sql FROM {LOG} WHERE sql LIKE '%nothing%'")
+    ).splitlines()
+    assert kept[-1] == "SELECT 0", kept
+
+
 async def test_texts_are_searched_for_secrets_on_a_thread(
     own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
