@@ -118,7 +118,7 @@ class Sequences:
     def _left(self, of: Generation, sequence: Sequence) -> int:
         """Return how many numbers of the definition `sequence` are durable."""
         definition, ready = self._ready.get(of, (sequence, 0))
-        return ready if definition == sequence else 0
+        return ready if definition is sequence or definition == sequence else 0
 
     async def _reserve(self, of: Generation, sequence: Sequence, count: int, name: str) -> None:
         async with self._writing:

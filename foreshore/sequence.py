@@ -77,4 +77,4 @@ def numbers(
         parts.append(first + np.int64(sequence.increment) * np.arange(there, dtype=np.int64))
         at = Position(last, called=True)
         count -= there
-    return np.concatenate(parts), at
+    return parts[0] if len(parts) == 1 else np.concatenate(parts), at

@@ -38,7 +38,7 @@ async def value(context: StatementContext, function: str, args: Sequence[Datum])
         return None
     named = args[0]
     assert isinstance(named, int | str), named
-    item, sequence = find(context.planner, named)
+    item, sequence = find(context, named)
     if isinstance(named, str):
         _require(context.planner, context.role, item.id, function)
     if function == "nextval":
@@ -70,20 +70,24 @@ def _require(planner: Planner, role: Role, id: GlobalId, function: str) -> None:
     require_all(reader.state, reader.planned, role, (need,))
 
 
-def find(planner: Planner, named: int | str) -> tuple[Item, Definition]:
+def find(context: StatementContext, named: int | str) -> tuple[Item, Definition]:
     """Return the sequence with an oid or a name; raises PostgreSQL's errors."""
-    reader = planner.reader()
+    planner, change = context.planner, context.transaction.staged.catalog
     found: Item | Builtin | None
     if isinstance(named, str):
-        found = reader.find(split_names(named, "."))
+        found = planner.reader().find(split_names(named, "."))
         if found is None:
             raise UndefinedTable(f'relation "{named}" does not exist')
     else:
-        found = reader.state.item_with(named)
+        found = planner.state.item_with(named)
         if found is None:
             raise UndefinedTable(f"could not open relation with OID {named}")
-        reader.check_own(found)
-    sequence = reader.planned[found.id].sequence if isinstance(found, Item) else None
+        if found.temporary:
+            planner.reader().check_own(found)
+    sequence = None
+    if isinstance(found, Item):
+        planned = None if change is None else change.planned.get(found.id)
+        sequence = (planned or context.names.catalog.planned[found.id]).sequence
     if not isinstance(found, Item) or sequence is None:
         raise WrongObjectType(f'"{found.name}" is not a sequence')
     return found, sequence
@@ -93,7 +97,8 @@ async def next_numbers(
     context: StatementContext, item: Item, sequence: Definition, count: int
 ) -> Numbers:
     """Return the next numbers of a sequence; the last is the session's current value."""
-    require_writable(context, "nextval()", item.id)
+    if context.variables.settings.is_read_only:
+        require_writable(context, "nextval()", item.id)
     found = await context.tables.sequences.take(generation_of(item), sequence, count, item.name)
     context.session.last_values.by_sequence[item.id] = int(found[-1])
     context.session.last_values.last = item.id

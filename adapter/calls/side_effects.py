@@ -66,10 +66,16 @@ LASTING = {
 
 async def results_of(context: StatementContext, calls: Sequence[Call]) -> dict[Scalar, Literal]:
     """Make `calls`, whose arguments are constants; return their results."""
-    values: dict[Scalar, Literal] = {}
+    values = await values_of_calls(context, calls)
+    pairs = zip(calls, values, strict=True)
+    return {call: Literal(value, type_of(call)) for call, value in pairs}
+
+
+async def values_of_calls(context: StatementContext, calls: Sequence[Call]) -> list[Datum]:
+    """Make `calls`, whose arguments are constants; return the values of their results."""
+    values: list[Datum] = []
     for call in calls:
-        args = [_argument(arg) for arg in call.args]
-        values[call] = Literal(await _value(context, call, args), type_of(call))
+        values.append(await _value(context, call, [*map(_argument, call.args)]))
     return values
 
 
@@ -147,7 +153,7 @@ async def results_by_row(
 
 async def _next(context: StatementContext, sequence: Datum, count: int) -> npt.NDArray[np.int64]:
     assert isinstance(sequence, int | str), sequence
-    item, definition = numbering.find(context.planner, sequence)
+    item, definition = numbering.find(context, sequence)
     return await numbering.next_numbers(context, item, definition, count)
 
 

@@ -137,7 +137,8 @@ class Locks(LockQueue[_Request]):
         meanwhile unless it is locked `by_name`.
         """
         keys = self.beside(table, owner)
-        await self._acquire(frozenset(), keys, owner, timeout_ms, by_name=by_name)
+        if not self.try_keys(keys, owner):
+            await self._acquire(frozenset(), keys, owner, timeout_ms, by_name=by_name)
 
     def beside(self, table: GlobalId, owner: Owner) -> Keys:
         """Return the key that `owner` locks in `acquire_beside`."""

@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.calls.side_effects import results_of
+from foreshore.adapter.calls.side_effects import values_of_calls
 from foreshore.adapter.plans.target import Target
 from foreshore.adapter.read.bound.bind import timestamp_of
 from foreshore.adapter.read.bound.timestamp import FAR_AHEAD_MS
@@ -119,8 +119,7 @@ async def _rows_of_template(
     for args in context.many:
         given = template.givens.values(args, value)
         if template.calls:
-            found = await results_of(context, template.calls)
-            given += [found[call].value for call in template.calls]
+            given += await values_of_calls(context, template.calls)
         if len(rows) > MANY or (not template.is_bounded and template.is_large(given)):
             require_single(context, len(counts))
             return None

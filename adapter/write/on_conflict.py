@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from foreshore.adapter.calls.side_effects import results_of
 from foreshore.adapter.plans.calls import calls_in
-from foreshore.adapter.plans.row_read import RowRead, plan_over_rows
+from foreshore.adapter.plans.row_read import RowRead, no_value, plan_over_rows
 from foreshore.adapter.plans.target import Target
 from foreshore.adapter.read.bound.timestamp import move_forward, read_time
 from foreshore.adapter.read.keys.key_lookup import locks_of_rows
@@ -147,7 +147,7 @@ async def _rows_met(
         hashes = {index.layout.hash(key) for key in own if key is not None}
         locks[index] = {(target.id, index.constraint.name): hashes}
     time = await _locked_at(context, target, arbiters, locks)
-    written = context.transaction.rows(target.id)
+    written = context.transaction.staged.rows.get(target.id)
     met: list[Row | None] = [None] * count
     for index, own in zip(arbiters, keys, strict=True):
         newest = written.by_key(index.layout).newest if written else {}
@@ -167,7 +167,9 @@ def _updated_few(
     counts: Counts,
 ) -> list[Row] | None:
     """Return what the rows that are met become, each after the place of its proposed row."""
-    value, updated, begin = context.session_value(context.times.oracle.read_ts()), [], 0
+    is_timed = bool(update.program.session_values)
+    value = context.session_value(context.times.oracle.read_ts()) if is_timed else no_value
+    updated, begin = list[Row](), 0
     for args, count in zip(context.many, counts, strict=True):
         places = range(begin, begin + count)
         begin += count
@@ -284,7 +286,7 @@ async def _locked_at(
 ) -> int:
     """Lock the `keys` of the proposed rows, or the table for many; return the time to read at."""
     tables, id, transaction = context.tables, target.id, context.transaction
-    if id in context.names.state.objects:
+    if id in context.names.catalog.state.objects:
         if keys is not None:
             wanted = joined(*keys.values())
             if not tables.locks.try_keys(wanted, transaction):

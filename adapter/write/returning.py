@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from foreshore.adapter.calls.side_effects import results_by_row
 from foreshore.adapter.client import Completed
-from foreshore.adapter.plans.row_read import RowRead, plan_over_rows
+from foreshore.adapter.plans.row_read import RowRead, no_value, plan_over_rows
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.executions import parts_of
 from foreshore.adapter.statement.result import BatchSource, Selected, Several, source_of_rows
@@ -87,8 +87,9 @@ async def returned_rows(
     """Return a RETURNING list over few rows, with what was joined to them, as tuples."""
     read = compiled_list(returning)
     if read is not None:
-        now = context.times.oracle.read_ts()
-        found = read.over(WRITTEN, rows, context.args, context.session_value(now))
+        is_timed = bool(read.program.session_values)
+        value = context.session_value(context.times.oracle.read_ts()) if is_timed else no_value
+        found = read.over(WRITTEN, rows, context.args, value)
         if found is not None:
             types = returning.desc.columns
             return Selected(returning.desc, source_of_rows(found, types, exact=read.is_exact), verb)

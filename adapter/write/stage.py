@@ -172,9 +172,7 @@ async def stage_rows(
         before = transaction.staged.rows.get(id)
         are_few = (len(parts) == 1 and parts[0].num_rows <= FEW) or _are_few(parts)
     for constraint in unique:
-        index = tables.keys.named(id, constraint)
-        if index is None:
-            index = key_index(context, id, target.desc, constraint)
+        index = key_index(context, id, target.desc, constraint)
         own = before.by_key(index.layout) if before else None
         args = context, target, index, own, parts, deleted is not None
         if are_few:
@@ -247,8 +245,9 @@ def key_index(
     context: StatementContext, id: GlobalId, desc: RelationDesc, constraint: Unique
 ) -> KeyIndex:
     """Return the index of the committed rows; an empty one for a table that is new."""
-    index = committed_index(context, id, constraint, desc)
-    return KeyIndex(id, constraint, desc, 0) if index is None else index
+    index = context.tables.keys.named(id, constraint)  # as nearly always
+    index = index or committed_index(context, id, constraint, desc)
+    return index or KeyIndex(id, constraint, desc, 0)
 
 
 def committed_index(

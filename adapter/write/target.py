@@ -106,8 +106,8 @@ async def lock_before_nextval(
     table's definition has changed meanwhile.
     """
     id, transaction, locks = target.id, context.transaction, context.tables.locks
-    timeout_ms = context.lock_timeout_ms
-    if id not in context.names.state.objects:
+    timeout_ms = context.variables.settings.lock_timeout_ms
+    if id not in context.names.catalog.state.objects:
         return
     if transaction.block and not locks.is_taken(id, transaction):
         return
