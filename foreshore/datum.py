@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from foreshore.list_items import items_of
 from foreshore.numbers import column_of, number, numbers_of, shown
 from foreshore.types import NUMERIC_DIGITS, Datum, SqlType, arrow_type
 
@@ -80,10 +81,11 @@ def _to_lists(data: Sequence[Datum], type: SqlType, arrow: pa.DataType) -> pa.Ar
 def from_array(array: pa.Array, type: SqlType) -> list[Datum]:
     """Return the datums of a column, in order."""
     if type.element is not None:
-        items = from_array(array.values, type.element)
-        starts, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
+        items = from_array(items_of(array), type.element)
+        ends, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
         return [
-            tuple(items[starts[i] : starts[i + 1]]) if valid[i] else None for i in range(len(array))
+            tuple(items[start - ends[0] : end - ends[0]]) if is_there else None
+            for start, end, is_there in zip(ends, ends[1:], valid, strict=False)
         ]
     match type.name:
         case "numeric":

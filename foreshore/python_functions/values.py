@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import data_error
+from foreshore.list_items import items_of
 
 MOST_TEXT = 1000  # characters of a message
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -108,11 +109,11 @@ def _converted(convert: Callable[[Any], Any], datum: Any, kind: str) -> Any:
 
 
 def _lists(array: pa.Array, kind: str) -> list[Any]:
-    items = to_python(array.values, kind)
-    starts, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
+    items = to_python(items_of(array), kind)
+    ends, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
     found: list[Any] = []
-    for i in range(len(array)):
-        one = items[starts[i] : starts[i + 1]] if valid[i] else None
+    for start, end, is_there in zip(ends, ends[1:], valid, strict=False):
+        one = items[start - ends[0] : end - ends[0]] if is_there else None
         wrong = [each for each in one or () if isinstance(each, Wrong)]
         found.append(wrong[0] if wrong else one)
     return found

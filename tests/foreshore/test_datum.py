@@ -1,9 +1,15 @@
 """Datums round-trip through columns."""
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
+from foreshore import datum as module
 from foreshore.datum import from_array, repeat, to_array
+from foreshore.expr.functions import arrays
+from foreshore.expr.functions.function import Signature
+from foreshore.python_functions.values import to_python
 from foreshore.types import (
     BOOL,
     FLOAT8,
@@ -53,3 +59,35 @@ def test_integers_of_any_width_come_back_from_a_column(name: str, nulls: bool) -
     assert from_array(to_array([], type), type) == []
     with pytest.raises((OverflowError, pa.ArrowInvalid)):
         to_array([2 ** (width - 1)], type)
+
+
+LISTS: list[tuple[str | None, ...] | None] = [("1.5", "2"), None, (), ("3", None, "4"), ("5",)]
+
+
+@pytest.mark.parametrize("begin", range(len(LISTS) + 1))
+@pytest.mark.parametrize("end", range(len(LISTS) + 1))
+def test_part_of_a_column_of_lists_is_read_without_the_rest(
+    begin: int, end: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look-up takes one row of a table of any length."""
+    type = array_of(NUMERIC)
+    column, part = to_array(LISTS, type), LISTS[begin:end]
+    slice = column.slice(begin, max(0, end - begin))
+    read: list[object] = []
+    real = module.numeric_datum
+
+    def counted(value: Decimal, type: SqlType) -> str:
+        read.append(value)
+        return real(value, type)
+
+    monkeypatch.setattr(module, "numeric_datum", counted)
+    assert from_array(slice, type) == part
+    assert len(read) == sum(item is not None for each in part for item in each or ())
+    texts = to_array(LISTS, array_of(TEXT)).slice(begin, max(0, end - begin))
+    assert to_python(texts, "text[]") == [None if each is None else list(each) for each in part]
+    joined = arrays._to_string(
+        Signature((array_of(TEXT), TEXT), TEXT), texts, to_array([","] * len(part), TEXT)
+    )
+    assert from_array(joined, TEXT) == [
+        None if each is None else ",".join(filter(None, each)) for each in part
+    ]

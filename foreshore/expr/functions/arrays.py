@@ -32,6 +32,7 @@ from foreshore.expr.functions.rows import WithSingle, collect, computed, fail, m
 from foreshore.expr.functions.temporal import DAY, HIGHEST, LEAST, LOWEST, data_rows
 from foreshore.expr.functions.text import output_of
 from foreshore.expr.series import MAX_ROWS
+from foreshore.list_items import items_of
 from foreshore.numbers import shown
 from foreshore.shaped import MAX_DIMENSIONS, MOST_ITEMS, Shaped, filled, stored_shaped
 from foreshore.types import SqlType, array_of, arrow_type, numeric_of_scale, shaped_array
@@ -276,15 +277,16 @@ def _filled(value: Any, sizes: Any, lowest: Any = None) -> Any:
 def _to_string(types: Signature, a: pa.Array, separator: pa.Array, *null: pa.Array) -> Outcome:
     element = types.args[0].element
     assert element is not None
-    items = output_of(a.values, element)
+    items = output_of(items_of(a), element)
     nulls = null[0].to_pylist() if null else [None] * len(a)
-    starts, valid = a.offsets.to_pylist(), a.is_valid().to_pylist()
+    ends, valid = a.offsets.to_pylist(), a.is_valid().to_pylist()
     out: list[str | None] = []
     for i, by in enumerate(separator.to_pylist()):
         if not valid[i] or by is None:
             out.append(None)
             continue
-        parts = [nulls[i] if t is None else t for t in items[starts[i] : starts[i + 1]]]
+        of_row = items[ends[i] - ends[0] : ends[i + 1] - ends[0]]
+        parts = [nulls[i] if t is None else t for t in of_row]
         out.append(by.join(p for p in parts if p is not None))
     return pa.array(out, pa.string())
 
