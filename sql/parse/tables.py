@@ -88,6 +88,8 @@ class TableParser(RelationOptionParser):
                 columns.append(self._column(name, constraints))
             if not self.accept_symbol(","):
                 break
+            if self.at_symbol(")"):
+                self.fail()
         self.expect_symbol(")")
         if self.at_words("from", "source"):
             declared = tuple(c for c in columns if isinstance(c, ast.ColumnDefinition))

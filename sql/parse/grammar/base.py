@@ -36,6 +36,7 @@ VALUES = STRINGS | {
     TokenType.IDENTIFIER, TokenType.BIT_STRING, TokenType.HEX_STRING, TokenType.NUMBER,
 }  # fmt: skip
 NOT_WORDS = VALUES | {TokenType.PARAMETER}
+_TWO_WORDS = frozenset((TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.PARTITION_BY))
 
 
 def too_deep() -> StatementTooComplex:
@@ -78,6 +79,8 @@ class BaseParser(PostgresParser):
         if not token:
             raise SyntaxError_("syntax error at end of input", position=len(self.sql) + 1)
         near = self.sql[token.start : token.end + 1]
+        if token.token_type in _TWO_WORDS:
+            near = near.split()[0]
         raise SyntaxError_(f'syntax error at or near "{near}"', position=token.start + 1)
 
     def unsupported(self, what: str, at: int) -> NoReturn:

@@ -510,8 +510,27 @@ class ExpressionParser(OperatorParser):
                 self.fail(self._curr)
         return located(SqlValue(this=word, precision=precision), token)
 
+    def _parse_case(self) -> exp.Expr:
+        case = exp.Case(this=None if self._word("when") else self._need(0), ifs=[])
+        while self._take("when"):
+            condition = self._need(0)
+            if not self._take("then"):
+                self.fail(self._curr)
+            case.append("ifs", exp.If(this=condition, true=self._need(0)))
+        if case.args["ifs"] and self._take("else"):
+            case.set("default", self._need(0))
+        if not case.args["ifs"] or not self._take("end"):
+            self.fail(self._curr)
+        return case
+
     def _keyword_call(self, word: str) -> exp.Expr:
-        """Parse the arguments of a function that the standard spells with key words."""
+        """Parse a function that the standard spells with key words, up to its parenthesis."""
+        call = self._arguments_by_words(word)
+        if not self._match(TokenType.R_PAREN, advance=False):
+            self.fail(self._curr)
+        return call
+
+    def _arguments_by_words(self, word: str) -> exp.Expr:
         token = self._tokens[self._index - 2]
         args: list[exp.Expr]
         match word:

@@ -11,6 +11,13 @@ from foreshore.sql.parse.grammar.nodes import ColumnSpelling, GroupingSets, Show
 from foreshore.sql.parse.grammar.stars import is_star
 from foreshore.sql.parse.grammar.word_classes import AFTER_ALIAS, NEEDS_AS, NOT_COLUMN
 
+# Clauses that SELECT has and VALUES has not.
+_OF_SELECT = frozenset(
+    (
+        TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW,
+    )
+)  # fmt: skip
+
 
 class Parser(HintParser):
     """Parse PostgreSQL's queries from a given token on."""
@@ -79,6 +86,8 @@ class Parser(HintParser):
         """Parse the clauses after FROM; joins are allowed only directly after it."""
         if isinstance(this, exp.Select | exp.SetOperation | exp.Values):
             token = self._curr
+            if isinstance(this, exp.Values) and self._match_set(_OF_SELECT, advance=False):
+                self.fail(token)
             without = this.meta.get("modified") or not this.args.get("from_")
             if without and self._parse_join() is not None:
                 self.fail(token)
@@ -166,7 +175,10 @@ class Parser(HintParser):
         token = self._curr
         if this is None and self._take("limit", "all"):
             return located(exp.Limit(expression=located(exp.Null(), token)), token)
-        return super()._parse_limit(this, *args, **kwargs)
+        limit = super()._parse_limit(this, *args, **kwargs)
+        if isinstance(limit, exp.Fetch) and self._prev.text.lower() not in ("only", "ties"):
+            self.fail(self._curr)
+        return limit
 
     def _parse_locks(self) -> list[exp.Lock]:
         """Parse FOR UPDATE and similar clauses, with OF and the wait policy."""
@@ -227,13 +239,40 @@ class Parser(HintParser):
         return join
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        """Parse a comma, or JOIN, with an item of FROM; joins may come before its condition."""
         if self._at_asof():
             return self._parse_asof()
-        token = self._curr
-        join = super()._parse_join(*args, **kwargs)
-        if join is None:
+        token, index = self._curr, self._index
+        if self._match(TokenType.COMMA, advance=False):
+            join = super()._parse_join(*args, **kwargs)
+            return None if join is None else located(join, token)
+        method, side, kind = self._parse_join_parts()
+        if not self._match(TokenType.JOIN):
+            self._retreat(index)
             return None
-        if join.args.get("using") and self._word("as") and not self._at_time_clause():
+        item = self._parse_table()
+        if item is None:
+            self.fail(self._curr)
+        join = located(exp.Join(this=item), token)
+        for part, given in (("method", method), ("side", side), ("kind", kind)):
+            if given:
+                join.set(part, given.text.upper())
+        if join.kind != "CROSS" and join.method != "NATURAL":
+            self._join_condition(join)
+        return join
+
+    def _join_condition(self, join: exp.Join) -> None:
+        while not self._match_set((TokenType.ON, TokenType.USING), advance=False):
+            inner = None if self._match(TokenType.COMMA, advance=False) else self._parse_join()
+            if inner is None:
+                self.fail(self._curr)
+            join.this.append("joins", inner)
+        if self._match(TokenType.ON):
+            join.set("on", self._need(0))
+            return
+        self._advance()
+        join.set("using", self._parse_using_identifiers())
+        if self._word("as") and not self._at_time_clause():
             self._advance()
             name = self._curr
             if not name or not (is_word(name) or name.token_type == TokenType.IDENTIFIER):
@@ -241,12 +280,32 @@ class Parser(HintParser):
             self._advance()
             quoted = name.token_type == TokenType.IDENTIFIER
             join.set("using_alias", located(exp.Identifier(this=name.text, quoted=quoted), name))
-        return located(join, token)
+
+    def _parse_using_identifiers(self) -> list[exp.Expr]:
+        if not self._match(TokenType.L_PAREN, advance=False):
+            self.fail(self._curr)
+        names = super()._parse_using_identifiers()
+        if not names:
+            self.fail(self._prev)
+        return names
 
     def _parse_derived_table_values(self, *args: Any, **kwargs: Any) -> exp.Values | None:
-        if self._curr and self._curr.text == "(" and self._is_combined():
+        is_derived = bool(self._curr) and self._curr.text == "("
+        if is_derived and self._is_combined():
             return None  # (VALUES ... UNION ...) is an ordinary query
-        return super()._parse_derived_table_values(*args, **kwargs)
+        values = super()._parse_derived_table_values(*args, **kwargs)
+        if values is not None and not is_derived and values.args.get("alias") is not None:
+            self.fail(self._prev)
+        return values
+
+    def _parse_value(self, values: bool = True) -> exp.Tuple | None:
+        """Parse a row of VALUES, or what DISTINCT ON has in parentheses."""
+        if not self._match(TokenType.L_PAREN, advance=False):
+            self.fail(self._curr)
+        row = super()._parse_value(values)
+        if row is not None and not row.expressions:
+            self.fail(self._prev)
+        return row
 
     def _is_combined(self) -> bool:
         """Return whether a set operation follows directly within the parentheses that open here."""
