@@ -302,13 +302,12 @@ def _constant(scalar: Scalar, value: Constant, part: Scalar) -> Constant | None:
 def _elements(scalar: Scalar, array: Scalar, part: Scalar) -> Elements | None:
     """Return the elements of `array` if `scalar` is `part` and they can be compared with it."""
     inner, type = array, type_of(array).element
-    of_texts = type is not None and type.name in TEXTS
     while (
-        of_texts
+        type is not None
         and isinstance(inner, Call)
         and inner.function == "cast_array(anyarray)"
         and (below := type_of(inner.args[0]).element) is not None
-        and below.name in TEXTS
+        and _keeps_elements(below, type)
     ):
         inner = inner.args[0]
     if (
@@ -318,6 +317,13 @@ def _elements(scalar: Scalar, array: Scalar, part: Scalar) -> Elements | None:
     ):
         return None
     return Elements(array, type) if is_comparable(type, type_of(part)) else None
+
+
+def _keeps_elements(below: SqlType, type: SqlType) -> bool:
+    """Whether a cast of arrays cannot fail, and its elements are equal if they were before."""
+    if below.name in BITS and type.name in BITS:
+        return BITS[below.name] <= BITS[type.name]
+    return below.name in TEXTS and type.name in TEXTS
 
 
 def is_widening(function: str) -> bool:

@@ -605,6 +605,23 @@ def _cast_array(context: Context) -> Kernel:
     return kernel
 
 
+def _one_cast_array(types: Signature) -> Callable[[Datum], Datum] | None:
+    """Return the cast of one array, if that of its elements is one of single data."""
+    source, target = types.args[0].element, types.result.element
+    assert source is not None, types
+    assert target is not None, types
+    step = exact_cast(source, target)
+    of_type = BY_KEY[step.key].one
+    one = None if of_type is None else of_type(Signature((source,), step.result))
+    if one is None:
+        return None
+
+    def cast(array: Any) -> Datum:
+        return tuple([None if item is None else one(item) for item in array])
+
+    return cast
+
+
 def _step(source: SqlType, target: SqlType, context: Context) -> Resolved:
     """Return the cast of elements."""
     if context == "explicit":
@@ -633,6 +650,7 @@ hidden(
     _cast_array("explicit"),
     fallible=True,
     fails=_array_may_fail,
+    one=_one_cast_array,
 )
 hidden("assign_array(anyarray)", "anyarray", "anyarray", _cast_array("assignment"), fallible=True)
 
