@@ -26,6 +26,8 @@ REFUSED = {
     "SELECT CASE ELSE 1 END FROM q": "ELSE",
     "SELECT CASE a END FROM q": "END",
     "SELECT CASE WHEN a THEN 1 ELSE 2 FROM q": "FROM",
+    "SELECT 1 x JOIN t": "JOIN",
+    "SELECT 1 x LEFT JOIN t ON true": "LEFT",
     "SELECT * FROM a JOIN b": "",
     "SELECT * FROM a JOIN b WHERE true": "WHERE",
     "SELECT * FROM a JOIN b ON": "",

@@ -89,7 +89,7 @@ class Parser(HintParser):
             if isinstance(this, exp.Values) and self._match_set(_OF_SELECT, advance=False):
                 self.fail(token)
             without = this.meta.get("modified") or not this.args.get("from_")
-            if without and self._parse_join() is not None:
+            if without and (self._begins_join() or self._parse_join() is not None):
                 self.fail(token)
             this.meta["modified"] = True
         query = super()._parse_query_modifiers(this)
@@ -237,6 +237,14 @@ class Parser(HintParser):
         if self._take("on"):
             join.set("on", self._need(0))
         return join
+
+    def _begins_join(self) -> bool:
+        """Return whether JOIN, with the words before it, is here."""
+        index = self._index
+        self._parse_join_parts()
+        found = self._match(TokenType.JOIN)
+        self._retreat(index)
+        return found
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
         """Parse a comma, or JOIN, with an item of FROM; joins may come before its condition."""
