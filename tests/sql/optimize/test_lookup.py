@@ -38,6 +38,7 @@ from foreshore.types import (
     VARCHAR,
     ColumnType,
     Datum,
+    SqlType,
     array_of,
     numeric,
 )
@@ -105,6 +106,19 @@ def test_array_is_looked_up_by_its_elements() -> None:
     assert lookup.keys == ((four(2), Elements(array, INT8)),)
     twice = Filter(T, (test, eq(A, four(2))))
     assert found(twice, A).residual in (Filter(T, (test,)), Filter(T, (eq(A, four(2)),)))
+
+
+@pytest.mark.parametrize("element", ["int2", "int4", "int8"])
+def test_array_of_smaller_integers_is_looked_up(element: str) -> None:
+    """A driver sends a list in the smallest type that holds it; a narrowing cast may fail."""
+    given = Parameter(1, array_of(SqlType(element)))
+    for type, key in ((INT4, A), (INT8, Call("cast(int4,int8)", (A,), INT8))):
+        array = Call("cast_array(anyarray)", (given,), array_of(type))
+        relation = Filter(T, (Call("eq_any", (key, array), BOOL),))
+        if type == INT4 and element == "int8":
+            assert literal_lookup(relation, (A,)) is None
+        else:
+            assert found(relation, A).keys == ((Elements(array, type),),)
 
 
 def test_whole_number_is_looked_up_by_integer() -> None:
