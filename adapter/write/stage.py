@@ -29,7 +29,7 @@ from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import FEW, MANY, KeyedRows
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.constraint import Check, Unique, same
-from foreshore.errors import DataError, InternalError, append_only_error
+from foreshore.errors import ConcurrentUpdate, DataError, InternalError, append_only_error
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
 from foreshore.expr.scalars import bind_scalar
@@ -226,18 +226,23 @@ def _by_key(
     parts: Sequence[TableRows],
     deletes: bool,
 ) -> list[KeyedRows]:
-    """Return the rows by a key; raises if one would be there twice, or be deleted too often."""
+    """Return the rows by a key; raises if one would be there twice, or be deleted too often.
+
+    Raises ConcurrentUpdate if others have changed a row that gives way to one of the same key.
+    """
     found = [*map(KeyedRows, repeat(index.layout), parts)]
     duplicate = index.duplicate(found, own)
+    lost = index.overdrawn(found, own) if deletes else None
+    transaction = context.transaction
+    read = transaction.began if transaction.time is None else transaction.time
     if duplicate is not None:
+        if lost is not None and lost > read:  # what takes its place was not seen
+            raise ConcurrentUpdate
         state = context.planner.reader().state
         raise key_exists(state, target.desc, duplicate, context.viewer)
-    if deletes:
-        transaction = context.transaction
-        read = transaction.began if transaction.time is None else transaction.time
-        # A row that others have deleted since `read` is left to the commit, which refuses it.
-        if index.overdrawn(found, own, read):
-            raise InternalError("a row was to be taken away more often than it is there")
+    # A row that others have deleted since `read` is left to the commit, which refuses it.
+    if lost is not None and lost <= read:
+        raise InternalError("a row was to be taken away more often than it is there")
     return found
 
 

@@ -127,15 +127,18 @@ class KeyIndex:
         key = self.newest.duplicate(changes, NOTHING)
         return None if key is None else Duplicate(self.table, self.constraint, key)
 
-    def overdrawn(self, parts: Sequence[KeyedRows], own: OwnRows | None, read: Timestamp) -> bool:
-        """Whether `parts` delete more rows of a key than there are, and were at `read`."""
+    def overdrawn(self, parts: Sequence[KeyedRows], own: OwnRows | None) -> Timestamp | None:
+        """Return a time since which no key has changed of which `parts` delete more than there are.
+
+        None if there are no such keys.
+        """
         changes = parts[0].changes if len(parts) == 1 else changes_of(parts)
         newest = NOTHING if own is None else own.newest
         if changes is not None and newest is not None:
             over = self.newest.overdrawn(changes, newest)
-            return bool(over) and self.latest(over) <= read
+            return self.latest(over) if over else None
         hashes = self._overdrawn([part.updates for part in parts], own)
-        return bool(len(hashes)) and self.arrangement.latest(hashes) <= read
+        return self.arrangement.latest(hashes) if len(hashes) else None
 
     def duplicate_of(
         self, parts: Sequence[Updates], own: OwnRows | None = None

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.adapter.harness import TestEnvironment
 
 
@@ -80,3 +82,24 @@ async def test_update_of_conflict_selects_values_of_both_rows(own_env: TestEnvir
     assert await own_env.query("a", f"{upsert}0 WHERE (SELECT t.v > 10)") == "INSERT 0 0"
     other = await own_env.query("a", f"{upsert}(SELECT max(v) FROM t)")
     assert other.startswith("ERROR 0A000")
+
+
+@pytest.mark.parametrize("rows", [1, 400])
+async def test_row_that_others_have_changed_is_no_duplicate_of_itself(
+    env: TestEnvironment, rows: int
+) -> None:
+    """A client tries 40001 again, and not 23505; few rows and columns say the same."""
+    table = f"self_{rows}"
+    await env.query("s", f"CREATE TABLE {table} (id int PRIMARY KEY, v int UNIQUE)")
+    await env.query("s", f"INSERT INTO {table} SELECT i, i * 10 FROM generate_series(1, {rows}) i")
+    change = f"UPDATE {table} SET v = v + 1"
+    await env.query("stale", f"BEGIN; SELECT v FROM {table} WHERE id = 1")
+    assert await env.query("fresh", change) == f"UPDATE {rows}"
+    answer = await env.query("stale", change)
+    assert answer.startswith("ERROR 40001: could not serialize access due to concurrent update")
+    await env.query("stale", "ROLLBACK")
+    await env.query("stale", f"BEGIN; SELECT v FROM {table} WHERE id = 1")
+    assert await env.query("fresh", f"INSERT INTO {table} VALUES (0, 7)") == "INSERT 0 1"
+    answer = await env.query("stale", f"UPDATE {table} SET v = 7 WHERE id = 1")
+    assert answer.startswith("ERROR 23505")  # of another row, as its own has not changed
+    await env.query("stale", "ROLLBACK")
