@@ -31,6 +31,7 @@ _INTEGERS = {16: ("h", pa.int16()), 32: ("i", pa.int32()), 64: ("q", pa.int64())
 _CLASSES = {pa.bool_(): bool, pa.string(): str, pa.binary(): bytes}
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[list[Any]]).decode
+_unpack = msgspec.msgpack.Decoder(tuple[int, list[int], msgspec.Raw]).decode
 
 
 class FewUpdates(msgspec.Struct, frozen=True, eq=False):
@@ -49,6 +50,11 @@ class FewUpdates(msgspec.Struct, frozen=True, eq=False):
     def num_rows(self) -> int:
         """How many updates there are."""
         return len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the rows have in MessagePack."""
+        return len(self.encoded)
 
     @property
     def table(self) -> pa.Table:
@@ -82,6 +88,17 @@ def few_updates(
 def decoded(schema: pa.Schema, time: Timestamp, encoded: bytes, diffs: Sequence[int]) -> FewUpdates:
     """Return updates of which `encoded` are the rows."""
     return FewUpdates(schema, time, _decode(encoded), diffs, encoded)
+
+
+def packed_updates(updates: FewUpdates) -> bytes:
+    """Return the updates, without their schema, in one piece, for `unpacked_updates`."""
+    return _encode((updates.time, updates.diffs, msgspec.Raw(updates.encoded)))
+
+
+def unpacked_updates(schema: pa.Schema, data: bytes | memoryview) -> FewUpdates:
+    """Return the updates that `packed_updates` has put in one piece."""
+    time, diffs, encoded = _unpack(data)
+    return decoded(schema, time, bytes(encoded), diffs)
 
 
 def together(parts: Sequence[FewUpdates]) -> pa.Table:

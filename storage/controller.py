@@ -491,12 +491,11 @@ class StorageController(ShardGrants):
         return self._piggybacked.entries() if is_due else []
 
     def _appended(self, writes: list[tuple[Shard, ShardWrite]]) -> None:
-        listened: list[tuple[Shard, Timestamp, pa.Table]] = []
+        listened: list[tuple[Shard, Timestamp, pa.Table | FewUpdates]] = []
         for shard, write in writes:
             shard.in_flight -= 1
             updates = write.updates
             if shard.listens:
-                updates = updates.table if isinstance(updates, FewUpdates) else updates
                 listened.append((shard, write.upper, updates))
                 if shard.shared is not None:
                     shard.shared.has_news = True

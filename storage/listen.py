@@ -13,18 +13,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
+from foreshore.few_updates import FewUpdates
 from foreshore.ids import GlobalId
 from foreshore.storage.selection import ALL, Reading, Selection
 from foreshore.update import Timestamp
 
 
 class ListenEvent(Struct, frozen=True, eq=False):
-    """All updates with `lower <= time < upper`. None means there are none."""
+    """All updates with `lower <= time < upper`, as they were written. None: there are none."""
 
     id: GlobalId
     lower: Timestamp
     upper: Timestamp
-    updates: pa.Table | None
+    written: pa.Table | FewUpdates | None
+
+    @property
+    def updates(self) -> pa.Table | None:
+        """The updates in columns, which are made anew where they were written as tuples."""
+        return self.written.table if isinstance(self.written, FewUpdates) else self.written
 
 
 class Listen:
@@ -46,7 +52,7 @@ class Listen:
         self.task: asyncio.Task[None] | None = None  # reads the updates that are in batches
         self._deliver = deliver
         self._dropped = dropped
-        self._waiting: list[tuple[Timestamp, pa.Table | None]] | None = None
+        self._waiting: list[tuple[Timestamp, pa.Table | FewUpdates | None]] | None = None
         self.cancelled = False
 
     def end(self) -> None:
@@ -77,7 +83,7 @@ class Listen:
         for upper, updates in waiting:
             self.publish(upper, updates)
 
-    def publish(self, upper: Timestamp, updates: pa.Table | None) -> None:
+    def publish(self, upper: Timestamp, updates: pa.Table | FewUpdates | None) -> None:
         """Accept all updates from the last upper to `upper`."""
         if self._waiting is not None:
             self._waiting.append((upper, updates))
@@ -88,20 +94,22 @@ class Listen:
             else:
                 self.deliver(upper, updates)
 
-    def deliver(self, upper: Timestamp, updates: pa.Table | None) -> None:
+    def deliver(self, upper: Timestamp, updates: pa.Table | FewUpdates | None) -> None:
         """Deliver the updates from the frontier to `upper`. `updates` may include earlier ones."""
-        if updates is not None:
-            updates = self._selected(at_or_beyond(updates, self.frontier))
+        if isinstance(updates, FewUpdates) and self.selection.is_all:
+            updates = updates if updates.time >= self.frontier else None
+        elif updates is not None:
+            table = updates.table if isinstance(updates, FewUpdates) else updates
+            updates = self._selected(at_or_beyond(table, self.frontier))
         self.deliver_exactly(upper, updates)
 
-    def deliver_exactly(self, upper: Timestamp, updates: pa.Table | None) -> None:
+    def deliver_exactly(self, upper: Timestamp, updates: pa.Table | FewUpdates | None) -> None:
         """Deliver exactly these updates and advance the frontier to `upper`."""
         if updates is not None:
             self.reading.rows += updates.num_rows
             self.reading.bytes += updates.nbytes
-        event = ListenEvent(
-            self.id, self.frontier, upper, updates if updates is not None and len(updates) else None
-        )
+            updates = updates if updates.num_rows else None
+        event = ListenEvent(self.id, self.frontier, upper, updates)
         self.frontier = upper
         try:
             self._deliver(event)

@@ -134,7 +134,7 @@ class Shard:
         self._published: Timestamp = T0  # the upper that listens were last told
         self._reserved: Timestamp = T0
         self._shared: SharedUpper | None = None
-        self._to_publish: deque[tuple[Timestamp, pa.Table | None]] = deque()
+        self._to_publish: deque[tuple[Timestamp, pa.Table | FewUpdates | None]] = deque()
         self._same_schema = schema  # as the last few updates have it
         self._floats = [i for i, type in enumerate(schema.types) if holds_floats(type)]
         self._required = [i for i, field in enumerate(schema) if not field.nullable]
@@ -303,7 +303,7 @@ class Shard:
                 parts[-1] = TailPart(last.segment, last.upper, rows)
         self.tail = parts
 
-    def publish(self, upper: Timestamp, updates: pa.Table | None) -> None:
+    def publish(self, upper: Timestamp, updates: pa.Table | FewUpdates | None) -> None:
         """Publish to all listens, in order even if a listener causes another publication."""
         self._published = upper
         self._to_publish.append((upper, updates))

@@ -39,7 +39,7 @@ from foreshore.ids import GlobalId
 from foreshore.processes.link import Link
 from foreshore.processes.messages import Message
 from foreshore.processes.outbox import are_large
-from foreshore.processes.transport import Connection, Tables, encode_frame
+from foreshore.processes.transport import Connection, Sent, Tables, encode_frame
 from foreshore.storage.controller import ListenEvent, Snapshot
 from foreshore.update import Timestamp
 
@@ -333,7 +333,7 @@ class Cluster:
             replica.created.pop(dataflow, None)
             replica.release(dataflow)
 
-    def send(self, message: Message, tables: Sequence[pa.Table] = ()) -> None:
+    def send(self, message: Message, tables: Sequence[Sent] = ()) -> None:
         """Send a command to all replicas."""
         large, frame = are_large(tables) if tables else False, None
         for replica in self.replicas.values():
@@ -384,10 +384,10 @@ class Cluster:
             return
         shards, tables = [], []
         for event in events:
-            has_updates = event.updates is not None
+            has_updates = event.written is not None
             shards.append((event.id, event.lower, event.upper, has_updates))
             if has_updates:
-                tables.append(event.updates)
+                tables.append(event.written)
         self.send(Feed(tuple(shards)), tables)
 
 

@@ -15,11 +15,13 @@ from threading import Lock
 
 import pyarrow as pa
 
+from foreshore.few_updates import FewUpdates
+
 LARGE = 8 << 20  # bytes of the tables of a message, beyond which they go through files
 LEAST = 1 << 20  # bytes of a table in a file of its own
 
 
-def are_large(tables: Sequence[pa.Table]) -> bool:
+def are_large(tables: Sequence[pa.Table | FewUpdates]) -> bool:
     """Whether the tables of a message go through files."""
     return bool(tables) and sum(int(table.nbytes) for table in tables) > LARGE
 
@@ -33,12 +35,12 @@ class Outbox:
         self._files: dict[int, Path] = {}  # by the table's identity, while it is in memory
         self._lock = Lock()
 
-    def put(self, table: pa.Table) -> str | None:
-        """Write a table, unless it is there; return the name of a link, None for a small table.
+    def put(self, table: pa.Table | FewUpdates) -> str | None:
+        """Write a table, unless it is there; return the name of a link, None for a small one.
 
         It blocks. Raises OSError if the file cannot be written.
         """
-        if table.nbytes < LEAST:
+        if isinstance(table, FewUpdates) or table.nbytes < LEAST:
             return None
         with self._lock:
             file = self._files.get(id(table))

@@ -5,6 +5,7 @@
     header  = the message in msgpack
     table   = u32 length of schema, u32 number of batches, schema, batches
               or u32 0, u32 length of name, name of a file in a directory of the receiver
+              or u32 length of schema, u32 max, schema, a batch of tuples (`few_updates.py`)
     batch   = u64 length, batch
 
 Schema and batches are Arrow IPC messages, each at a multiple of 8 bytes from the frame's start, and
@@ -25,12 +26,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.few_updates import FewUpdates, packed_updates, unpacked_updates
 from foreshore.loop_watchdog import protocol_callback
 from foreshore.processes import handshake
 from foreshore.processes.handshake import Handshake, HandshakeError
@@ -50,10 +52,12 @@ MAX_UNSENT = 2 << 30
 _PREFIX = struct.Struct("<III")
 _TABLE = struct.Struct("<II")
 _BATCH = struct.Struct("<Q")
+_TUPLES = (1 << 32) - 1  # in place of a number of batches
 _PADDING = (b"", b"\0", b"\0\0", b"\0\0\0", b"\0\0\0\0", b"\0" * 5, b"\0" * 6, b"\0" * 7)
 
 M = TypeVar("M", bound=Message)
 Tables = tuple[pa.Table, ...]
+Sent: TypeAlias = pa.Table | FewUpdates  # the other end gets a table
 
 _NO_FILES: Mapping[int, str] = MappingProxyType({})
 
@@ -65,7 +69,7 @@ class FrameError(Exception):
 
 
 def encode_frame(
-    message: Message, tables: Sequence[pa.Table] = (), files: Mapping[int, str] = _NO_FILES
+    message: Message, tables: Sequence[Sent] = (), files: Mapping[int, str] = _NO_FILES
 ) -> list[Any]:
     """Return the frame as bytes-like parts; raises FrameError if it would be too large.
 
@@ -90,6 +94,13 @@ def encode_frame(
             add(name)
             continue
         schema = encode_schema(table.schema)
+        if isinstance(table, FewUpdates):
+            data = packed_updates(table)
+            add(_TABLE.pack(len(schema), _TUPLES))
+            add(schema)
+            add(_BATCH.pack(len(data)))
+            add(data)
+            continue
         batches = [batch.serialize() for batch in table.to_batches() if batch.num_rows]
         add(_TABLE.pack(len(schema), len(batches)))
         add(schema)
@@ -102,7 +113,7 @@ def encode_frame(
     return parts
 
 
-def _encode_with_files(message: Message, tables: Sequence[pa.Table], outbox: Outbox) -> list[Any]:
+def _encode_with_files(message: Message, tables: Sequence[Sent], outbox: Outbox) -> list[Any]:
     """Return the frame of a message with large tables, which are written to files; blocks."""
     try:
         named = {number: outbox.put(table) for number, table in enumerate(tables)}
@@ -135,6 +146,13 @@ def decode_tables(
             tables.append(_in_file(files, bytes(part(batch_count))))
             continue
         schema = decode_schema(bytes(part(schema_size)))
+        if batch_count == _TUPLES:
+            (size,) = _BATCH.unpack(part(_BATCH.size))
+            try:
+                tables.append(unpacked_updates(schema, part(size)).table)
+            except (ValueError, TypeError, ArithmeticError) as error:
+                raise FrameError("tuples that do not fit their columns") from error
+            continue
         batches = []
         for _ in range(batch_count):
             (size,) = _BATCH.unpack(part(_BATCH.size))
@@ -230,7 +248,7 @@ class Connection(asyncio.Protocol, Generic[M]):
         self._has_room.set()
         self.outbox: Outbox | None = None
         # What is sent after a message whose files are being written.
-        self._waiting: deque[list[Any] | tuple[Message, Sequence[pa.Table]]] = deque()
+        self._waiting: deque[list[Any] | tuple[Message, Sequence[Sent]]] = deque()
         self._sending: asyncio.Task[None] | None = None
 
     # --- asyncio's side
@@ -313,7 +331,7 @@ class Connection(asyncio.Protocol, Generic[M]):
 
     # --- ours
 
-    def send(self, message: Message, tables: Sequence[pa.Table] = ()) -> None:
+    def send(self, message: Message, tables: Sequence[Sent] = ()) -> None:
         """Send `message` after all earlier ones; no effect if the connection is closed."""
         if self.closed:
             return
