@@ -4,6 +4,7 @@
     SELECT count(*) FROM t WHERE a > 5                       rows that are counted, a range
     SELECT ... FROM t ORDER BY a, b LIMIT 10                 its first rows
     SELECT ... FROM t JOIN u USING (k) ORDER BY t.a LIMIT 10 likewise, then rows of u by key
+    SELECT t.a, (SELECT count(*) FROM u WHERE u.k = t.a) FROM t ORDER BY t.a LIMIT 10
 
 The range may hold more rows than the query has: the query's relation is computed over them.
 """
@@ -20,16 +21,20 @@ from foreshore.expr.ir import (
     Filter,
     Get,
     Join,
+    Let,
+    LocalGet,
     Map,
+    Negate,
     OrderKey,
     Project,
+    Reduce,
     Relation,
     Scalar,
+    Union,
     single_input,
 )
 from foreshore.expr.keys import KeyRange
 from foreshore.expr.split import shift
-from foreshore.expr.traversal import walk_relations
 from foreshore.sql.optimize.key_range import key_range
 from foreshore.sql.optimize.key_steps import (
     KeysOf,
@@ -39,6 +44,7 @@ from foreshore.sql.optimize.key_steps import (
     TableKey,
     TableKeys,
 )
+from foreshore.sql.optimize.lookup import definitions_of
 from foreshore.sql.optimize.restrict import restricted
 from foreshore.sql.optimize.table_reads import starts_of, table_reads
 
@@ -79,57 +85,107 @@ def first_of_join(
 ) -> Restricted | None:
     """Return the range of one table in the order of a join, and how its rows find the others'.
 
-    The first rows of the join are those of first rows of that table.
+    The first rows of the join are those of first rows of that table. Outer joins and subqueries
+    read it several times.
     """
-    linear = Join | Filter | Map | Project | Get
-    if not order_by or not all(isinstance(node, linear) for node in walk_relations(relation)):
+    origin = _Origin()
+    if not order_by or not origin.find(relation, [key.expr for key in order_by]):
         return None
     reads = [*table_reads(relation)]
-    below = _below(relation, [key.expr for key in order_by])
-    if below is None or len({each.get.id for each in reads}) < len(reads) or len(reads) < 2:
+    get = single_input(origin.reads[0][0])
+    assert get is not None, origin.reads
+    own = [read.chain for read in reads if read.get.id == get.id]
+    if {*map(id, own)} != {id(chain) for chain, _ in origin.reads} or len(own) == len(reads):
         return None
-    chain, exprs = below
-    get = next(each.get for each in reads if each.chain is chain)
-    order = [structs.replace(key, expr=e) for key, e in zip(order_by, exprs, strict=True)]
-    steps = [step for key in keys(get.id).keys if (step := _step(chain, get, key, order))]
-    ordered = [step for step in steps if step.range.is_ordered]
-    if not ordered:
+    if origin.is_grouped and not origin.is_of_one_row(keys(get.id)):
         return None
-    found = restricted(relation, lambda id: TableKeys(given=True) if id == get.id else keys(id))
-    if found is None or not all(isinstance(step, KeyStep) for step in found.steps):
+    steps = []
+    for key in keys(get.id).keys:
+        found = {
+            _step(chain, get, key, _ordered_by(order_by, columns))
+            for chain, columns in origin.reads
+        }
+        steps += [each for each in found if each and len(found) == 1 and each.range.is_ordered]
+    if not steps:
         return None
-    first = max(ordered, key=lambda step: selectivity(step.range))
-    return Restricted((first, *found.steps), found.relation)
+    others = restricted(relation, lambda id: TableKeys(given=True) if id == get.id else keys(id))
+    if others is None or not all(isinstance(step, KeyStep) for step in others.steps):
+        return None
+    first = max(steps, key=lambda step: selectivity(step.range))
+    return Restricted((first, *others.steps), others.relation)
 
 
-def _below(
-    relation: Relation, scalars: Sequence[Scalar]
-) -> tuple[Relation, Sequence[Scalar]] | None:
-    """Return the read of a table that all `scalars` are columns of, and them as these."""
-    columns = [each for each in scalars if isinstance(each, Column)]
-    if len(columns) < len(scalars):
-        return None
-    if single_input(relation) is not None:
-        return relation, columns
-    match relation:
-        case Filter(input=input):
-            return _below(input, columns)
-        case Project(input=input, outputs=outputs):
-            kept = [structs.replace(each, index=outputs[each.index]) for each in columns]
-            return _below(input, kept)
-        case Map(input=input, scalars=mapped):
-            width = len(columns_of(input))
-            return _below(
-                input, [e if e.index < width else mapped[e.index - width] for e in columns]
-            )
-        case Join(inputs=inputs):
-            starts = starts_of(relation)
-            for place, input in enumerate(inputs):
-                if all(starts[place] <= each.index < starts[place + 1] for each in columns):
-                    return _below(input, [shift(each, -starts[place]) for each in columns])
-            return None
-        case _:
-            return None
+def _ordered_by(order_by: Sequence[OrderKey], columns: Sequence[Column]) -> list[OrderKey]:
+    return [structs.replace(key, expr=e) for key, e in zip(order_by, columns, strict=True)]
+
+
+class _Origin:
+    """The reads of the table of which columns of a relation are columns.
+
+    Each row of the relation comes of rows of the table with the same values in these.
+    """
+
+    def __init__(self) -> None:
+        self.reads: list[tuple[Relation, Sequence[Column]]] = []  # and the columns of each
+        self.is_grouped = False  # rows of the table with equal values are taken together
+        self._lets: dict[int, Relation] = {}
+
+    def find(self, relation: Relation, scalars: Sequence[Scalar]) -> bool:
+        """Add the reads below a relation; return whether `scalars` are columns of them."""
+        columns = [each for each in scalars if isinstance(each, Column)]
+        if len(columns) < len(scalars):
+            return False
+        if single_input(relation) is not None:
+            if all(relation is not chain for chain, _ in self.reads):
+                self.reads.append((relation, columns))
+            return True
+        match relation:
+            case Filter(input=input) | Negate(input=input):
+                return self.find(input, columns)
+            case Project(input=input, outputs=outputs):
+                kept = [structs.replace(each, index=outputs[each.index]) for each in columns]
+                return self.find(input, kept)
+            case Map(input=input, scalars=mapped):
+                width = len(columns_of(input))
+                return self.find(
+                    input, [e if e.index < width else mapped[e.index - width] for e in columns]
+                )
+            case Join(inputs=inputs):
+                return self._find_in_join(relation, inputs, columns)
+            case Union(inputs=inputs):
+                return all([self.find(input, columns) for input in inputs])
+            case Let(number=number, value=value, body=body):
+                self._lets[number] = value
+                return self.find(body, columns)
+            case LocalGet(number=number) if number in self._lets:
+                return self.find(self._lets[number], columns)
+            case Reduce(input=input, group_key=group_key):
+                self.is_grouped = True
+                known = all(each.index < len(group_key) for each in columns)
+                return known and self.find(input, [group_key[each.index] for each in columns])
+            case _:
+                return False
+
+    def _find_in_join(
+        self, join: Join, inputs: Sequence[Relation], columns: Sequence[Column]
+    ) -> bool:
+        starts = starts_of(join)
+        for place, input in enumerate(inputs):
+            if all(starts[place] <= each.index < starts[place + 1] for each in columns):
+                return self.find(input, [shift(each, -starts[place]) for each in columns])
+        return False
+
+    def is_of_one_row(self, keys: TableKeys) -> bool:
+        """Whether no two rows of the table have the same values."""
+        found = []
+        for chain, columns in self.reads:
+            definitions = definitions_of(chain)
+            if definitions is None:
+                return False
+            over = [definitions[each.index] for each in columns]
+            found.append({each.index for each in over if isinstance(each, Column)})
+        unique = [set(key.columns) for key in keys.keys if key.constraint is not None]
+        return all(any(key <= each for key in unique) for each in found)
 
 
 def _step(
