@@ -1,4 +1,4 @@
-"""What the frames of an error hold is freed on the thread where it was raised.
+"""Free the variables of an error's frames on the thread that raised it.
 
 An error has its traceback, which holds the frames that it has left, and with them their variables.
 The loop, which awaits the work of a thread, would destroy all of that in one go: for the half of a

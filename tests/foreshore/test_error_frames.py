@@ -1,4 +1,4 @@
-"""What the frames of an error hold is freed on the thread that has left them."""
+"""The thread that raises an error frees the variables of its frames."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ from foreshore.error_frames import clear_frames
 
 
 class Tree:
-    """What says which thread has freed it."""
+    """An object that records which thread frees it."""
 
     def __init__(self, freed: list[int]) -> None:
         weakref.finalize(self, lambda: freed.append(threading.get_ident()))
