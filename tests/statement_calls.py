@@ -49,6 +49,7 @@ SETUP = (
     "CREATE INDEX ON mv (r)",
 )
 
+DECLARE = "DECLARE q CURSOR FOR SELECT b FROM acc WHERE a = 7"
 # Of each form its text; `$1`, `$2` are two integers that differ each time.
 FORMS = {
     "key": "SELECT b FROM acc WHERE a = $1",
@@ -77,6 +78,8 @@ FORMS = {
     "small table by condition": "SELECT n FROM br WHERE n <> 'n' || $1 % 10 ORDER BY n LIMIT 3",
     "page of a group": "SELECT a, c FROM acc WHERE r = $1 % 10 ORDER BY a DESC LIMIT 5",
     "first of a join": "SELECT acc.a, n FROM acc JOIN br ON k = r WHERE r <> $1 ORDER BY acc.a DESC LIMIT 3",
+    "page inside": "SELECT p.a, n FROM (SELECT * FROM acc ORDER BY a DESC LIMIT 3) p JOIN br ON k = r",
+    "max": "SELECT max(a) FROM acc WHERE b < $1",
     "columns": "SELECT attname, format_type(atttypid, atttypmod), col_description(c.oid, attnum)"
     " FROM pg_class c JOIN pg_attribute a ON attrelid = c.oid WHERE relname = 'acc' AND attnum <> $1",
     "view by key": "SELECT n, s FROM mv WHERE r = $1 % 10",
@@ -111,6 +114,8 @@ FORMS = {
     "update in block": "UPDATE pl SET b = b + 1 WHERE a = $1",
     "for update in block": "SELECT b FROM pl WHERE a = $1 FOR UPDATE",
     "savepoint": "SAVEPOINT s",
+    "declare": DECLARE,
+    "fetch": "FETCH 5 FROM q",
     "commit": "COMMIT",
 }
 # Forms that are counted as texts of Query messages, too.
@@ -134,6 +139,8 @@ IN_BLOCK = {
     "update in block": (("BEGIN",), ("COMMIT",)),
     "for update in block": (("BEGIN",), ("COMMIT",)),
     "savepoint": (("BEGIN",), ("COMMIT",)),
+    "declare": (("BEGIN",), ("COMMIT",)),
+    "fetch": (("BEGIN", DECLARE), ("COMMIT",)),
     "commit": (("BEGIN", "UPDATE pl SET b = b + 1 WHERE a = 7"), ()),
 }
 

@@ -30,12 +30,14 @@ from foreshore.sql.optimize.key_steps import (
     FEW,
     KeysOf,
     KeyStep,
+    Restricted,
     Step,
     TableKey,
     TableKeys,
     WholeStep,
 )
 from foreshore.sql.optimize.lookup import literal_lookup
+from foreshore.sql.optimize.pages import restricted_to_pages
 from foreshore.sql.optimize.restrict import restricted
 from foreshore.sql.optimize.table_range import first_of_join, range_of_table, selectivity
 from foreshore.sql.plan import Query
@@ -250,12 +252,10 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
             path = Bulk(query.relation)  # in a process that a cancellation ends
         if by_keys and not calls:
             given = read - sources | {each.id for each in query.changes}
-            few = restricted(query.relation, lambda id: GIVEN_ROWS if id in given else keys(id))
-            reads_all = isinstance(path, IndexRead) and path.keys is None
-            if (isinstance(path, Bulk) or reads_all or few is not None) and not given:
-                order = _cut_order(query)
-                few = range_of_table(query.relation, keys, order, few) or few
-                few = few or first_of_join(query.relation, keys, order)
+            reads_all = isinstance(path, Bulk) or (
+                isinstance(path, IndexRead) and path.keys is None
+            )
+            few = find_few(query, keys, given, reads_all=reads_all)
             if few is not None:
                 path = KeyLookup(few.steps, few.relation, path)
             elif isinstance(path, Bulk) and not query.changes and not query.init_plans:
@@ -276,6 +276,27 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
         any(map(is_large, relations)),
         any(map(reads_arrays, relations)),
     )
+
+
+def find_few(
+    query: Query, keys: KeysOf, given: frozenset[GlobalId], *, reads_all: bool
+) -> Restricted | None:
+    """Return how the keys of tables find few rows that answer a query; None if they do not.
+
+    The rows of `given` collections are known. Without it the query `reads_all` rows of tables.
+    """
+    relation = query.relation
+    if given:
+        return restricted(relation, lambda id: GIVEN_ROWS if id in given else keys(id))
+    found = restricted_to_pages(relation, keys)
+    if found is not None:
+        return found
+    found = restricted(relation, keys)
+    if not reads_all and found is None:
+        return None
+    order = _cut_order(query)
+    found = range_of_table(relation, keys, order, found) or found
+    return found or first_of_join(relation, keys, order)
 
 
 def find_index(query: Query, indexes: Indexes, *, by_keys: bool) -> IndexRead | None:

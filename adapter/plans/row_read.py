@@ -12,7 +12,7 @@ an error.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 
 from foreshore.adapter.plans.access_path import (
     Bulk,
@@ -28,6 +28,7 @@ from foreshore.adapter.plans.row_sources import (
     CatalogRows,
     IndexedTable,
     IndexedView,
+    PageProgram,
     RangedTable,
     RowsSource,
     TableSource,
@@ -180,10 +181,14 @@ class RowRead:
         most = self.program.most
         for each in sources:
             keys = _keys(each, found, args, value)
-            rows = find(each, keys, None if self.takes_first else most)
+            page = each.page if isinstance(each, RangedTable) else None
+            is_begun = self.takes_first or page is not None
+            rows = find(each, keys, None if is_begun else most)
             if rows is None:
                 return None
-            if self.takes_first:
+            if page is not None:
+                rows = _rows_of_page(page, rows, most, args, value)
+            elif self.takes_first:
                 rows = _counted(rows, most)
             elif isinstance(each, IndexedTable | RangedTable):
                 rows = [*islice(rows, most + 1)]  # of which more are too many
@@ -279,6 +284,34 @@ def _are_arguments_short(args: Sequence[Datum]) -> bool:
         if type(each) is not int and size_of(each) > LONG:
             return False
     return True
+
+
+def _rows_of_page(
+    page: PageProgram, rows: Iterable[Row], most: int, args: Sequence[Datum], value: SessionValue
+) -> list[Row]:
+    """Return the first rows, up to those of a page; raises TooMany if they are more than `most`."""
+    limit = _bound(page.limit, args, value)
+    offset = 0 if page.offset is None else _bound(page.offset, args, value) or 0
+    if limit is None:
+        raise TooMany
+    wanted, left, taken, more = limit + offset, iter(rows), list[Row](), limit + offset
+    while True:
+        before = len(taken)
+        taken += islice(left, more)
+        if len(taken) > most:
+            raise TooMany
+        if len(taken) < before + more:
+            return taken
+        if page.program is None:
+            break
+        given = dict.fromkeys(page.program.collections, taken)
+        if len(_run(page.program, given, args, value)) >= wanted:
+            break
+        more = len(taken)
+    if page.ties and taken:
+        last = [taken[-1][i] for i in page.ties]
+        taken += takewhile(lambda row: [row[i] for i in page.ties] == last, _counted(left, most))
+    return taken
 
 
 def _counted(rows: Iterable[Row], most: int) -> Iterator[Row]:
@@ -427,7 +460,10 @@ def _sources(
 
 def _is_in_order(sources: Sequence[RowsSource]) -> bool:
     """Whether the rows of the only source come in the order of the query."""
-    return all(isinstance(each, RangedTable) and each.range.is_ordered for each in sources)
+    return all(
+        isinstance(each, RangedTable) and each.range.is_ordered and each.page is None
+        for each in sources
+    )
 
 
 def _compiled(bound: Scalar | None) -> RowProgram | None:

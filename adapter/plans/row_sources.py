@@ -31,6 +31,7 @@ from foreshore.expr.equality import is_plain
 from foreshore.expr.ir import (
     IN_STEP,
     Column,
+    Filter,
     FlatMap,
     Get,
     Join,
@@ -46,6 +47,7 @@ from foreshore.expr.traversal import inputs_of, walk_relations
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.key_steps import (
     KeyStep,
+    Page,
     RangeStep,
     Step,
     TableKey,
@@ -104,8 +106,18 @@ class IndexedTable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PageProgram:
+    """The first rows of a range that make a page: as `Page`, compiled."""
+
+    program: RowProgram | None  # whose rows are those of the page; None: each row is one
+    limit: RowProgram
+    offset: RowProgram | None
+    ties: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RangedTable:
-    """A table of which the rows are read that are in a range of `columns`.
+    """A table of which the rows are read that are in a range of `columns`, or begin it as a `page`.
 
     The only row of `keys` has the values of both ends.
     """
@@ -119,6 +131,7 @@ class RangedTable:
     columns: tuple[int, ...]
     used: frozenset[int]
     range: KeyRange
+    page: PageProgram | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -232,10 +245,11 @@ def source_of(
         case RangeStep(columns=places, range=range) if complete is not None:
             types = [columns[i].type for i in places]
             program = _program(_ends(range, types))
-            if program is None:
+            page = None if step.page is None else _page_program(step.page)
+            if program is None or (page is None) != (step.page is None):
                 return None
             return RangedTable(
-                step.table, step.rows, complete, table, names, program, places, used, range
+                step.table, step.rows, complete, table, names, program, places, used, range, page
             )
         case _:
             return None
@@ -338,6 +352,18 @@ def compiled_row() -> RowProgram:
 
 def _program(keys: Relation | None) -> RowProgram | None:
     return None if keys is None or is_heavy(keys) else compile_rows(keys)
+
+
+def _page_program(page: Page) -> PageProgram | None:
+    """Return a page compiled; None if a part of it is not."""
+    limit = compile_rows(Map(Join(()), (page.limit,)))
+    offset = None if page.offset is None else compile_rows(Map(Join(()), (page.offset,)))
+    if limit is None or (offset is None) != (page.offset is None):
+        return None
+    if not any(isinstance(node, Filter) for node in walk_relations(page.relation)):
+        return PageProgram(None, limit, offset, page.ties)
+    program = compile_rows(page.relation)
+    return None if program is None else PageProgram(program, limit, offset, page.ties)
 
 
 def _keys(

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from foreshore.constraint import Unique
 from foreshore.expr.ir import Environment, Relation, Scalar
-from foreshore.expr.keys import Elements, Key, KeyRange
+from foreshore.expr.keys import Constant, Elements, Key, KeyRange
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import walk_relations, walk_scalars
 from foreshore.ids import GlobalId
@@ -114,18 +114,37 @@ class WholeStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """The first `limit` rows of `relation` after `offset`, over the rows of a range in its order.
+
+    Rows that are equal in the columns `ties` of the table are taken together.
+    """
+
+    relation: Relation
+    limit: Constant
+    offset: Constant | None
+    ties: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RangeStep:
-    """The rows of `table` in a range of the columns, the first ones of `by`, in their order."""
+    """The rows of `table` in a range of the columns, the first ones of `by`, in their order.
+
+    They are the rows of `alias` if the table is read several times. Of a `page` those are enough
+    that come up to its end.
+    """
 
     table: GlobalId
     by: TableKey
     columns: tuple[int, ...]
     range: KeyRange
+    page: Page | None = None
+    alias: GlobalId | None = None
 
     @property
     def rows(self) -> GlobalId:
         """The collection whose rows it finds."""
-        return self.table
+        return self.alias or self.table
 
 
 Step: TypeAlias = KeyStep | WholeStep | RangeStep

@@ -3,12 +3,13 @@
 Reading them counts as a read of the table. Few rows are read on the event loop.
 """
 
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.read.bound.bind import BoundPeek, counted_each
+from foreshore.adapter.read.bound.bind import BoundPeek, Given, counted_each
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.compute.keys.bound_spans import bound_span
 from foreshore.compute.keys.key_index import KeyIndex
@@ -18,10 +19,14 @@ from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.compute.keys.per_run import LARGE
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.compute.span import Span
-from foreshore.expr.ir import Filter, single_input
+from foreshore.expr.ir import Filter, Literal, Relation, single_input
+from foreshore.expr.scalars import bind_scalar
 from foreshore.expr.traversal import walk_relations
+from foreshore.ids import GlobalId
 from foreshore.rows import count
 from foreshore.sql.optimize.key_steps import RangeStep
+from foreshore.sql.rewrite.bind_parameters import bind_relation
+from foreshore.types import INT8
 from foreshore.update import Timestamp
 
 FIRST = 64  # rows of the first slice, if a condition may leave some out
@@ -47,22 +52,20 @@ async def rows_in_range(
     executor = context.engines.executor
     while (view := index.in_order(step.columns, own)) is None:
         await index.prepare_order(step.columns, executor)
-    finishing = bound.finishing
-    if not span.is_ordered or finishing.limit is None:
+    if step.page is None and not (span.is_ordered and bound.finishing.limit is not None):
         span = Span(span.low, span.low_inclusive, span.high, span.high_inclusive)
         found = view.count(span)
         if found > most:
             return None
         read = partial(_all, view, span, bound.time)
         return read() if found <= MANY else await blocking.run(executor, read)
-    if single_input(bound.block.relation) is None:
-        return None  # how many rows of a join come of them is not known here
-    wanted = finishing.limit + finishing.offset
-    is_filtered = any(isinstance(e, Filter) for e in walk_relations(bound.block.relation))
-    if wanted > most or (is_filtered and not can_evaluate_locally(bound.block.relation)):
+    begun = _begun_by(bound, step)
+    if begun is None or begun.wanted > most:
         return None
-    read_first = partial(_first, view, span, bound, step, wanted, is_filtered, most)
-    if not is_filtered and wanted <= MANY:
+    if begun.is_filtered and not can_evaluate_locally(begun.relation):
+        return None
+    read_first = partial(begun.rows, view, span, bound.time, most)
+    if not begun.is_filtered and begun.wanted <= MANY:
         return read_first()
     return await blocking.run(executor, read_first)
 
@@ -71,30 +74,63 @@ def _all(view: OrderedView, span: Span, time: Timestamp) -> pa.RecordBatch:
     return next(view.slices(span, time, 1))
 
 
-def _first(
-    view: OrderedView,
-    span: Span,
-    bound: BoundPeek,
-    step: RangeStep,
-    wanted: int,
-    is_filtered: bool,
-    most: int,
-) -> pa.RecordBatch | None:
-    """Return the rows up to the one that is the last `wanted` one of the query."""
-    parts: list[pa.RecordBatch] = []
-    read = selected = 0
-    for rows in view.slices(span, bound.time, max(wanted, FIRST if is_filtered else 1)):
-        parts.append(rows)
-        read += rows.num_rows
-        selected += _selected(bound, step, rows) if is_filtered else rows.num_rows
-        if selected >= wanted:
-            break
-        if read > most:
-            return None
-    return pa.concat_batches(parts)
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """The `wanted` first rows of a relation over rows in an order, which have the name `id`."""
+
+    relation: Relation
+    id: GlobalId
+    wanted: int
+    given: Given  # other rows
+    ties: tuple[int, ...] = ()  # columns of the rows: those equal in them are taken together
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether some of the rows are left out."""
+        return any(isinstance(each, Filter) for each in walk_relations(self.relation))
+
+    def rows(
+        self, view: OrderedView, span: Span, time: Timestamp, most: int
+    ) -> pa.RecordBatch | None:
+        """Return the rows up to the last wanted one; None if they are more than `most`."""
+        parts: list[pa.RecordBatch] = []
+        is_filtered, last = self.is_filtered, None
+        read = selected = 0
+        for rows in view.slices(span, time, max(self.wanted, FIRST if is_filtered else 1)):
+            parts.append(rows)
+            read += rows.num_rows
+            if last is None:
+                selected += self._count(rows) if is_filtered else rows.num_rows
+            elif rows.num_rows and self._last(rows) != last:
+                break
+            if selected >= self.wanted and last is None:
+                if not self.ties or not rows.num_rows:
+                    break
+                last = self._last(rows)
+            if read > most:
+                return None
+        return pa.concat_batches(parts)
+
+    def _count(self, rows: pa.RecordBatch) -> int:
+        """Return how many rows of the relation some rows become."""
+        given = {**self.given, self.id: pa.Table.from_batches([rows])}
+        return count(evaluate_linear(self.relation, counted_each(given)))
+
+    def _last(self, rows: pa.RecordBatch) -> list[object]:
+        return [rows.column(i)[-1].as_py() for i in self.ties]
 
 
-def _selected(bound: BoundPeek, step: RangeStep, rows: pa.RecordBatch) -> int:
-    """Return how many rows of the query some rows of the table become."""
-    given = {**bound.given, step.table: pa.Table.from_batches([rows])}
-    return count(evaluate_linear(bound.block.relation, counted_each(given)))
+def _begun_by(bound: BoundPeek, step: RangeStep) -> _Begun | None:
+    """Return which first rows of a range are wanted; None if that is not known here."""
+    page, finishing = step.page, bound.finishing
+    if page is None:
+        relation = bound.block.relation
+        if single_input(relation) is None or finishing.limit is None:
+            return None  # how many rows of a join come of them is not known here
+        return _Begun(relation, step.rows, finishing.limit + finishing.offset, bound.given)
+    relation = bind_relation(page.relation, bound.bindings)
+    limit = bind_scalar(page.limit, bound.bindings)
+    offset = bind_scalar(page.offset or Literal(0, INT8), bound.bindings)
+    if not isinstance(limit, Literal) or not isinstance(offset, Literal) or limit.value is None:
+        return None
+    return _Begun(relation, step.rows, limit.value + (offset.value or 0), bound.given, page.ties)

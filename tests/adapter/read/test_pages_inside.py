@@ -1,0 +1,70 @@
+"""Pages inside of a query are read in the order of a key, with whatever is equal at their ends."""
+
+import random
+
+import pytest
+
+from tests.adapter.harness import TestEnvironment
+
+SETUP = """CREATE TABLE orders (id int PRIMARY KEY, c int, v int);
+CREATE TABLE customers (id int PRIMARY KEY, g int, name text);
+CREATE INDEX ON orders (c); CREATE INDEX ON orders (v, c); CREATE INDEX ON customers (g)"""
+PAGE = "in the order of"  # EXPLAIN: until there are enough rows
+# Queries, and whether they read pages. `+ 0` in place of {k} keeps the meaning and has no key.
+QUERIES = {
+    "SELECT (SELECT id FROM orders WHERE id > {a} ORDER BY id{k} LIMIT 1)": True,
+    "SELECT * FROM (SELECT id, c FROM orders ORDER BY id{k} DESC LIMIT {n}) o": True,
+    "SELECT o.id, k.name FROM (SELECT * FROM orders ORDER BY id{k} DESC LIMIT {n}) o"
+    " JOIN customers k ON k.id = o.c": True,
+    "WITH p AS (SELECT * FROM customers ORDER BY id{k} LIMIT {n} OFFSET 2)"
+    " SELECT p.id, count(o.id) FROM p LEFT JOIN orders o ON o.c = p.id GROUP BY p.id": True,
+    "SELECT id FROM (SELECT id FROM orders ORDER BY id{k} LIMIT {n}) a UNION ALL"
+    " SELECT id FROM (SELECT id FROM customers ORDER BY id{k} DESC LIMIT {n}) b": True,
+    "SELECT * FROM customers WHERE id = (SELECT c FROM orders WHERE v % 3 < 2 ORDER BY id{k} LIMIT 1)": True,
+    # What is equal at the end is decided by all columns, whichever way it is read.
+    "SELECT * FROM (SELECT v, id FROM orders ORDER BY v{k} LIMIT {n}) o": True,
+    "SELECT * FROM (SELECT c, v FROM orders WHERE c > 3 ORDER BY c{k} DESC NULLS FIRST LIMIT {n}) o": True,
+    "SELECT * FROM (SELECT id FROM orders WHERE v = 3 ORDER BY c{k} LIMIT {n}) o": True,
+    "SELECT max(id{k}) FROM orders": True,
+    "SELECT min(id{k}) FROM orders WHERE v % 7 > 3": True,
+    "SELECT max(c{k}), 1 FROM orders": True,
+    "SELECT min(c{k}) FROM orders WHERE v = {a}": True,
+    "SELECT * FROM orders WHERE id = (SELECT max(id{k}) FROM orders)": True,
+    "SELECT min(id{k}), max(id{k}) FROM orders": False,
+    "SELECT * FROM (SELECT id FROM orders ORDER BY v * 2{k} LIMIT {n}) o": False,
+    "SELECT * FROM (SELECT id FROM orders ORDER BY id{k} LIMIT {n}) o, customers": False,
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+async def test_pages_inside_are_those_of_all_rows(env: TestEnvironment, query: str) -> None:
+    """Of tables with many equal values, NULLs, and none at all; also rows of a transaction."""
+    rng = random.Random(query)
+    schema = f"inside_{[*QUERIES].index(query)}"
+    await env.ran("s", f"CREATE SCHEMA {schema}; SET search_path = {schema}; {SETUP}")
+    for size in (0, 1, 30, 600):
+        orders = ", ".join(
+            f"({i}, {rng.choice([*range(40), 'NULL'])}, {rng.randrange(9)})"
+            for i in rng.sample(range(2000), size)
+        )
+        customers = ", ".join(
+            f"({i}, {rng.choice([*range(6), 'NULL'])}, 'n{i}')" for i in rng.sample(range(50), 35)
+        )
+        await env.ran("s", "DELETE FROM orders; DELETE FROM customers")
+        await env.ran("s", f"INSERT INTO customers VALUES {customers}")
+        await env.ran("s", f"INSERT INTO orders VALUES {orders}" if size else "SELECT 1")
+        for own in (False, True):
+            if own:
+                await env.ran("s", "BEGIN; DELETE FROM orders WHERE id % 3 = 1")
+                await env.ran(
+                    "s", "INSERT INTO orders VALUES (-1, 4, 3), (3000, 9, 3), (7777, 1, 1)"
+                )
+            for n in (0, 1, 5, 40, 2000):
+                a = rng.randrange(30)
+                found = await env.query("s", query.format(k="", a=a, n=n))
+                every = await env.query("s", query.format(k=" + 0", a=a, n=n))
+                assert sorted(found.splitlines()) == sorted(every.splitlines()), (query, n)
+        await env.ran("s", "ROLLBACK")
+    told = await env.query("s", f"EXPLAIN {query.format(k='', a=3, n=5)}")
+    assert (PAGE in told) == QUERIES[query], told
+    await env.ran("s", f"SET search_path = public; DROP SCHEMA {schema} CASCADE")
