@@ -13,7 +13,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.control.conversation import Conversation
 from foreshore.adapter.plans.prepared import Prepared
 from foreshore.adapter.read.cursor_rows import CursorRows
-from foreshore.adapter.read.select import selected
+from foreshore.adapter.read.select import select
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.statement.portals import BoundPortal, Cursor
 from foreshore.adapter.statement.result import ALL, BatchSource, Outcome, Selected
@@ -52,7 +52,7 @@ async def declare(session: Conversation, context: StatementContext, plan: Declar
     size = text_size(context.prepared)
     session.portals.check_room(size)
     if isinstance(plan.query, Select):
-        result = await selected(context, plan.query, "FETCH")
+        result = await select(context, plan.query, "FETCH")
     elif plan.hold:
         raise FeatureNotSupported(
             "DECLARE ... CURSOR WITH HOLD over SUBSCRIBE is not supported",
@@ -128,7 +128,7 @@ async def _begin(context: StatementContext, portal: BoundPortal) -> Selected:
     await context.planner.ready(portal.statement)
     assert isinstance(portal.statement.made.plan, Select)
     portal.done = True
-    portal.result = await selected(of_portal, portal.statement.made.plan, "SELECT")
+    portal.result = await select(of_portal, portal.statement.made.plan)
     return portal.result
 
 

@@ -21,8 +21,8 @@ from foreshore.compute.result import Result
 from foreshore.sql.plan import Select
 
 
-async def select(context: StatementContext, plan: Select) -> Selected:
-    """Run a SELECT."""
+async def select(context: StatementContext, plan: Select, verb: str = "SELECT") -> Selected:
+    """Run a SELECT; return its rows, with `verb` in its tag."""
     programs = context.prepared.made.programs
     rows, read = None, programs.row_read
     if plan.locking is not None:
@@ -35,8 +35,8 @@ async def select(context: StatementContext, plan: Select) -> Selected:
         desc = plan.desc
         if read.shows_names:
             await load_names(context, desc.columns)
-        return Selected(desc, source_of_rows(rows, desc.columns, exact=read.is_exact), "SELECT")
-    return await selected(context, plan, "SELECT")
+        return Selected(desc, source_of_rows(rows, desc.columns, exact=read.is_exact), verb)
+    return await selected(context, plan, verb)
 
 
 async def selected(context: StatementContext, plan: Select, verb: str) -> Selected:

@@ -70,6 +70,7 @@ from foreshore.sql.plan import (
     CreateFunction,
     CreateView,
     Deallocate,
+    Declare,
     Delete,
     Discard,
     Execute,
@@ -392,7 +393,7 @@ class SessionPlanner:
                 template = template_of(peek.query.relation, calls)
                 rules = None if template is None else rules_of(planned[plan.table])
                 return Programs(template, rules, upsert)
-            case Select(locking=None):
+            case Select(locking=None) | Declare(query=Select(locking=None)):
                 return Programs(row_read=plan_row_read(peek, planned))
             case Select(locking=Locking(wait="block" | "error", tables=(table,))):
                 return _locking_programs(peek, planned, table)
