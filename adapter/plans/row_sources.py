@@ -445,6 +445,4 @@ def find_rows(
     view = index.in_order(source.columns, own)
     if view is None:
         return None
-    if most is not None and view.count(span) > most:
-        raise TooMany
-    return view.rows(span, source.used, time)
+    return view.rows(span, source.used, time, most)

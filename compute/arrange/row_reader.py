@@ -27,6 +27,7 @@ _CODES = {
     pa.uint16(): "H", pa.uint32(): "I", pa.float32(): "f", pa.float64(): "d",
 }  # fmt: skip
 _VIEWED = {"date": "i", "time": "q", "timestamp": "q", "timestamptz": "q"}
+NEVER = 1 << 64  # later than any time
 
 
 class OneUpdate(NamedTuple):
@@ -92,10 +93,11 @@ class PointReader:
 class UpdatesReader:
     """Updates by their position."""
 
-    __slots__ = ("columns", "diffs", "hashes", "row_hashes", "times", "updates")
+    __slots__ = ("_inserted", "columns", "diffs", "hashes", "row_hashes", "times", "updates")
 
     def __init__(self, updates: Updates, types: Sequence[SqlType]) -> None:
         self.updates = updates
+        self._inserted: Timestamp | None = None  # not looked at yet
         self.hashes = _view(updates.key_hashes)
         self.row_hashes = _view(updates.row_hashes)
         self.times = _view(updates.times)
@@ -104,6 +106,15 @@ class UpdatesReader:
             reader_of(column, type)
             for column, type in zip(updates.rows.columns, types, strict=True)
         ]
+
+    def are_inserted(self, time: Timestamp) -> bool:
+        """Whether all updates insert rows, and none after `time`."""
+        if self._inserted is None:
+            updates = self.updates
+            only = bool((updates.diffs > 0).all())
+            latest = int(updates.times.max()) if len(updates) else 0
+            self._inserted = latest if only else NEVER
+        return self._inserted <= time
 
     def reads(self, used: Collection[int]) -> list[Reader]:
         """Return the functions that read the columns, None for those that are not `used`."""

@@ -258,6 +258,10 @@ class KeyIndex:
         self.newest.settle()
         return ordered.view(None if own is None else own.arrangement)
 
+    def layout_by(self, columns: tuple[int, ...]) -> KeyLayout:
+        """Return the layout of the rows by other columns."""
+        return self._secondary_by(columns).layout
+
     def changed_by(self, columns: tuple[int, ...], hashes: Words, time: Timestamp) -> bool:
         """Whether a row in which other columns have one of `hashes` changed after `time`.
 

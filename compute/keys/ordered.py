@@ -10,12 +10,12 @@ types of the columns are those whose data compare like their values (`sql/optimi
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Any, TypeAlias
 from weakref import finalize
@@ -38,6 +38,7 @@ from foreshore.update import Timestamp
 
 Value: TypeAlias = tuple[tuple[int, object], ...]  # of the first columns; NULL comes last
 
+NULL = (1, 0)
 MOST_MERGED = 4_000  # updates that are looked at one by one
 
 
@@ -49,17 +50,15 @@ class Sorted:
     order: Ints
     layout: KeyLayout
     reader: UpdatesReader
-    positive: bool  # no diff is negative
-    latest: Timestamp  # no time is later
+    present: int  # how many of the first columns of the key have no NULL
 
     @classmethod
     def of(cls, updates: Updates, layout: KeyLayout) -> "Sorted":
         """Sort updates; may take long."""
         reader = UpdatesReader(updates, [column.type for column in layout.columns])
-        order = _order(layout.key_of(updates.rows))
-        positive = bool((updates.diffs > 0).all())
-        latest = int(updates.times.max()) if len(updates) else 0
-        return cls(updates, order, layout, reader, positive, latest)
+        key = layout.key_of(updates.rows)
+        present = sum(1 for _ in takewhile(lambda column: not column.null_count, key))
+        return cls(updates, _order(key), layout, reader, present)
 
     def value(self, place: int, width: int) -> Value:
         """Return the first columns of the key at a place of the order."""
@@ -71,9 +70,20 @@ class Sorted:
 
     def first(self, value: Value, *, after: bool) -> int:
         """Return the first place from which keys are `value` or greater, or come after it."""
-        find, width = bisect_right if after else bisect_left, len(value)
         order: Any = self.order
-        return find(order, value, key=lambda at: self._value_at(at, width))
+        if len(value) > self.present:
+            find, width = _bisect(after=after), len(value)
+            return find(order, value, key=lambda at: self._value_at(at, width))
+        if NULL in value:  # which comes after all that is there
+            value, after = value[: value.index(NULL)], True
+            if not value:
+                return len(order)
+        find, width = _bisect(after=after), len(value)
+        wanted = tuple([datum for _, datum in value])
+        reads = [self.reader.columns[i] for i in self.layout.constraint.columns[:width]]
+        if width == 1:
+            return find(order, wanted[0], key=reads[0])
+        return find(order, wanted, key=lambda at: tuple([read(at) for read in reads]))
 
     def entries(
         self, begin: int, end: int, time: Timestamp, *, descending: bool
@@ -152,13 +162,27 @@ class OrderedView:
                 return
             few *= 2
 
-    def rows(self, span: Span, used: Collection[int], time: Timestamp) -> Iterator[Row]:
-        """Yield the rows at `time` in a span, in its direction, with the columns that are `used`.
+    def rows(
+        self, span: Span, used: Collection[int], time: Timestamp, most: int | None = None
+    ) -> Iterator[Row]:
+        """Return the rows at `time` in a span, in its direction, with the columns that are `used`.
 
-        Raises TooManyRows if it looks at many updates, as there are not just inserted rows.
+        Raises TooManyRows if there are more than `most` updates, or, as they are read, if many are
+        looked at, as there are not just inserted rows.
         """
         cursors = [each for each in self._cursors(span) if len(each)]
-        if len(cursors) == 1 and cursors[0].part.positive and cursors[0].part.latest <= time:
+        if most is not None and sum(map(len, cursors)) > most:
+            raise TooManyRows
+        return self._merged(cursors, span, used, time)
+
+    def _merged(
+        self,
+        cursors: "Sequence[_Cursor]",
+        span: Span,
+        used: Collection[int],
+        time: Timestamp,
+    ) -> Iterator[Row]:
+        if len(cursors) == 1 and cursors[0].part.reader.are_inserted(time):
             reads, places = cursors[0].part.reader.reads(used), cursors[0].places
             for at in map(int, places[::-1] if span.descending else places):
                 yield tuple([read(at) for read in reads])
@@ -243,6 +267,10 @@ def _cut(cursors: Sequence[_Cursor], few: int, width: int, span: Span) -> Value 
     return max(ends) if span.descending else min(ends)
 
 
+def _bisect(*, after: bool) -> Callable[..., int]:
+    return bisect_right if after else bisect_left
+
+
 def _order(columns: Sequence[pa.Array]) -> Ints:
     if len(columns) == 1 and not columns[0].null_count and pa.types.is_integer(columns[0].type):
         return np.argsort(columns[0].to_numpy(), kind="stable")
@@ -265,4 +293,4 @@ def _number(value: object, type: SqlType) -> object:
 
 
 def _comparable(datum: object) -> tuple[int, object]:
-    return (1, 0) if datum is None else (0, datum)
+    return NULL if datum is None else (0, datum)

@@ -34,6 +34,7 @@ class PerRun(Generic[T]):
         self._make = make  # may take long
         self.arrangement = arrangement
         self._made: tuple[T, ...] = ()
+        self._complete: tuple[Run, ...] | None = None  # runs of which all is made
         self._preparing = asyncio.Lock()
 
     def add(self, made: T) -> None:
@@ -44,6 +45,8 @@ class PerRun(Generic[T]):
 
     async def prepare(self, executor: Executor) -> None:
         """Make it of the large runs, on a thread."""
+        if not self._missing():
+            return
         async with self._preparing:
             while large := [run for run in self._missing() if len(run) > LARGE]:
                 self.add(await blocking.run(executor, self._make, large[0]))
@@ -54,18 +57,20 @@ class PerRun(Generic[T]):
 
     def of_all(self) -> tuple[T, ...] | None:
         """Return what is made of all runs; None if that may take long: it has to be prepared."""
-        missing = self._missing()
+        missing, runs = self._missing(), self.arrangement.runs
         if any(len(run) > LARGE for run in missing):
             return None
         for run in missing:
             self.add(self._make(run))
-        runs = self.arrangement.runs
         if len(self._made) > len(runs):
             self._made = tuple(each for each in self._made if each.run in runs)
         assert len(self._made) == len(runs), self.arrangement.name
+        self._complete = runs
         return self._made
 
     def _missing(self) -> Sequence[Run]:
         """Return the runs of which nothing is made yet."""
+        if self._complete is self.arrangement.runs:
+            return ()
         known = [each.run for each in self._made]
         return [run for run in self.arrangement.runs if run not in known]

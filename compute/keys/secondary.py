@@ -29,6 +29,7 @@ from foreshore.compute.keys.per_run import PerRun
 from foreshore.table_rows import Row
 from foreshore.update import Timestamp
 
+AT_ONCE = 64  # places that are looked at while fewer rows may be wanted
 MOST_ADDED = 4_000  # updates under one hash that are looked at one by one
 FEW_HASHES = 8  # hashes up to which a tail is compared with one after the other
 
@@ -173,7 +174,7 @@ def rows_under(
     hashes = [layout.hash(key) for key in keys]
     found = [each for view in views for each in view.under(hashes, layout)] if hashes else []
     count = sum([len(places) for _, places in found])
-    if not all([_are_inserted(reader, places, time) for reader, places in found]):
+    if not all([_are_inserted(*each, time) for each in found]):
         found = _added_up(found, time)
     return count, _rows_with(found, layout.constraint.columns, used, frozenset(keys))
 
@@ -185,12 +186,16 @@ def _rows_with(
     for reader, places in found:
         reads = reader.reads(used)
         of_key = [reader.columns[i] for i in columns]
-        for at in places.tolist():
-            if tuple([read(at) for read in of_key]) in keys:
-                yield tuple([read(at) for read in reads])
+        for start in range(0, len(places), AT_ONCE):
+            for at in places[start : start + AT_ONCE].tolist():
+                if tuple([read(at) for read in of_key]) in keys:
+                    yield tuple([read(at) for read in reads])
 
 
 def _are_inserted(reader: UpdatesReader, places: Ints, time: Timestamp) -> bool:
+    """Whether the updates at places insert rows, and none after `time`."""
+    if reader.are_inserted(time):
+        return True
     updates = reader.updates
     return bool((updates.diffs[places] > 0).all() and (updates.times[places] <= time).all())
 

@@ -140,7 +140,7 @@ class _Reading(Struct):
         if not index.readable(time):
             return None
         if isinstance(source, IndexedTable):
-            hash = index.layout.by(source.columns).hash
+            hash = index.layout_by(source.columns).hash
             transaction.read_keys({source.lock: {hash(key) for key in keys}})
         else:
             note_tables_read(context, (source.id,))
