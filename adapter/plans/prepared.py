@@ -80,6 +80,11 @@ class Scope(Struct, frozen=True, eq=False):
     on_role: bool = False  # the role, by row-level security
     on_session: bool = False  # values of the session, which the plan has
 
+    @property
+    def survives_writes(self) -> bool:
+        """Whether it uses nothing that a transaction sees otherwise once it has written rows."""
+        return self.tables_only or self.lookups is not None
+
 
 class Made(Struct, frozen=True, eq=False):
     """What planning has made of a statement; plans of the cache are shared by sessions."""
@@ -187,7 +192,7 @@ class PlanCache:
         """Return the planned statement of a text; None if there is none that `is_valid`."""
         for each in _broader(key):
             known = self._plans.get(each)
-            if known is None or (each.own != key.own and not known.made.scope.tables_only):
+            if known is None or (each.own != key.own and not known.made.scope.survives_writes):
                 continue
             if not is_valid(known):
                 del self._plans[each]
@@ -216,13 +221,13 @@ class PlanCache:
         """Keep what has just been planned, if it may be planned the same for another session.
 
         What is good for no session any more is forgotten when the catalog's `state` is another. A
-        plan that uses tables only is the same whatever its transaction has written to.
+        plan that survives writes is the same whatever its transaction has written to.
         """
         basis = prepared.basis
         made, scope = prepared.made, prepared.made.scope
         if len(key.text) > LONGEST_TEXT or scope.on_session or basis is None:
             return
-        if scope.tables_only:
+        if scope.survives_writes:
             key = replace(key, own=None)
         elif made.peek is None:
             return

@@ -603,11 +603,15 @@ class SessionPlanner:
     def remember(
         self, prepared: Prepared, text: str, parameter_oids: Sequence[int] = (), number: int = 0
     ) -> None:
-        """Keep the plan of a statement for all sessions, unless only this one sees its catalog."""
+        """Keep the plan of a statement for all sessions, unless only this one sees its catalog.
+
+        That of a query of system relations is good wherever its names mean the same.
+        """
         transaction = self._session.transactions.running
-        if transaction is None or transaction.catalog is None:
+        is_own = transaction is not None and transaction.catalog is not None
+        if not is_own or prepared.made.scope.lookups is not None:
             key = self._key(text, parameter_oids, number)
-            self._session.environment.plans.put(key, prepared, self.state)
+            self._session.environment.plans.put(key, prepared, self._coordinator.catalog.state)
 
     def _key(self, text: str, parameter_oids: Sequence[int], number: int) -> PlanKey:
         session = self._session

@@ -168,7 +168,8 @@ class ShapedTexts:
         seen = shapes.see(shape.key)
         if seen.refused:
             return DECIDES
-        if prepared.basis is None or (transaction is not None and transaction.catalog is not None):
+        is_own = transaction is not None and transaction.catalog is not None
+        if prepared.basis is None or (is_own and prepared.made.scope.lookups is None):
             return TRANSACTION
         why, times = (CHANGED if seen.fixed is not None else NEW_SHAPE), seen.times
         if seen.fixed is not None:

@@ -287,3 +287,37 @@ async def test_plan_made_before_an_index_can_be_read_is_made_again(
     late = await session.extended.parse("late", "SELECT n FROM t WHERE k = 1", ())
     assert late.made.scope.tables_only
     assert session.planner.is_valid(late)
+
+
+def test_plans_of_catalog_queries_are_kept_in_transactions_that_change_it(
+    runner: asyncio.Runner, env: TestEnvironment, planned: list[str]
+) -> None:
+    def ask(name: str, sql: str) -> str:
+        return last(runner.run(env.query(name, sql)))
+
+    def named(name: str) -> str:
+        return f"SELECT relname FROM pg_class WHERE relname = '{name}' AND relkind = 'r'"
+
+    ask("here", "CREATE TABLE before (i int); CREATE TABLE beside (i int); CREATE SCHEMA hiding")
+    count = "SELECT count(*) FROM pg_namespace WHERE nspname = current_schema()"
+    for name in ("before", "beside", "before"):
+        assert ask("here", named(name)) == name
+    assert ask("here", count) == "1"
+    planned.clear()
+    ask("there", "BEGIN; INSERT INTO before VALUES (1)")
+    assert (ask("there", count), ask("there", named("before"))) == ("1", "before")
+    ask("there", "CREATE TABLE within (i int)")
+    assert (ask("there", count), ask("there", named("within"))) == ("1", "within")
+    assert not [text for text in planned if text.startswith("SELECT")]
+    types = "SELECT typname FROM pg_type WHERE oid = 23"
+    assert (ask("there", types), ask("there", types), ask("here", types)) == (
+        "int4",
+        "int4",
+        "int4",
+    )
+    assert planned.count(types) == 1
+    ask("there", "CREATE TABLE hiding.pg_namespace (nspname text)")
+    ask("there", "SET search_path = hiding, pg_catalog, public")
+    assert (ask("there", count), ask("here", count)) == ("0", "1")
+    ask("there", "ROLLBACK")
+    assert ask("there", count) == "1"
