@@ -6,12 +6,13 @@
 
 A plan of *steps* finds rows of one table after the other. The answer is the query's relation over
 these rows alone. A table's rows are restricted where it is read: by equalities with constants above
-it (`lookup.py`), or by an equivalence of a join with another input, whose rows are the keys.
-If one step does not find the rows for all reads of a table, each read has its own.
+it (`lookup.py`), perhaps by either of several keys (`either.py`), or by an equivalence of a join
+with another input, whose rows are the keys. If one step does not find the rows for all reads of a
+table, each read has its own.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -34,6 +35,7 @@ from foreshore.expr.keys import Elements, Key
 from foreshore.expr.split import columns_used, shift
 from foreshore.expr.traversal import inputs_of, sources_of, walk_relations, with_inputs
 from foreshore.ids import GlobalId
+from foreshore.sql.optimize.either import are_unique, either_step
 from foreshore.sql.optimize.key_steps import (
     SMALL,
     KeysOf,
@@ -42,6 +44,7 @@ from foreshore.sql.optimize.key_steps import (
     Restricted,
     Step,
     TableKey,
+    TableKeys,
     WholeStep,
 )
 from foreshore.sql.optimize.lookup import is_comparable, literal_lookup, without_widening
@@ -57,7 +60,7 @@ def restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
     """
     get = single_input(relation)
     if get is not None:
-        return _restricted_by_constants(relation, get, keys(get.id).keys)
+        return _restricted_alone(relation, get, keys(get.id).keys)
     found = _restricted(relation, keys)
     if found is not None:
         return found
@@ -95,7 +98,7 @@ class _Names:
         """Return steps with the tables that they read."""
         return tuple(
             [
-                replace(step, table=self.tables[step.table], alias=step.table)
+                replace(step, table=self.tables[step.table], alias=step.rows)
                 if step.table in self.tables and not isinstance(step, RangeStep)
                 else step
                 for step in steps
@@ -113,29 +116,53 @@ def _restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
     if any(not tables[id].keys and tables[id].rows is None for id in left):
         return None
     steps: list[Step] = []
+    either: set[GlobalId] = set()  # tables of which several keys find rows
     while left:
-        known = frozenset(reads) - left.keys()
-        found = next((e for id in left if (e := _step(reads[id], tables[id].keys, known))), None)
-        if found is None:
+        found = _next_steps(reads, tables, left)
+        if len(found) > 1:
+            either.add(found[-1].table)
+        if not found:
             sizes = [(rows, id) for id in left if (rows := tables[id].rows) is not None]
             if len(sizes) < len(left) or min(sizes)[0] > SMALL:
                 return None  # all rows of a small table find too many of a large one
-            steps.append(WholeStep(min(sizes)[1]))
-        else:
-            steps.append(found)
+            found = (WholeStep(min(sizes)[1]),)
+        steps += found
         left.pop(steps[-1].table)
     found_rows = [tables[step.table].rows for step in steps if isinstance(step, KeyStep)]
     reads_whole = len(found_rows) < len(steps)
     if not found_rows or (reads_whole and all(0 <= (n or -1) <= SMALL for n in found_rows)):
         return None  # nothing is gained by it
     for step in steps:
-        if isinstance(step, KeyStep) and len(reads[step.table]) == 1:
+        is_only = len(reads[step.table]) == 1 and step.table not in either
+        if isinstance(step, KeyStep) and is_only:
             relation = (
                 without_semijoins(relation, step)
                 if step.sources
                 else _without_conditions(relation, reads[step.table][0], step)
             )
     return Restricted(tuple(steps), relation)
+
+
+def _next_steps(
+    reads: Mapping[GlobalId, Sequence[TableRead]],
+    tables: Mapping[GlobalId, TableKeys],
+    left: Iterable[GlobalId],
+) -> tuple[Step, ...]:
+    """Return the step that finds the rows of one of the tables `left`; several of either of keys.
+
+    Nothing is returned if none is found.
+    """
+    known = frozenset(reads).difference(left)
+    for id in left:
+        step = _step(reads[id], tables[id].keys, known)
+        if step is not None:
+            return (step,)
+    for id in left:
+        read, *more = reads[id]
+        steps = () if more else _either(read.chain, read.get, tables[id].keys)
+        if steps:
+            return steps
+    return ()
 
 
 def _without_conditions(relation: Relation, read: "TableRead", step: KeyStep) -> Relation:
@@ -149,22 +176,42 @@ def _without_conditions(relation: Relation, read: "TableRead", step: KeyStep) ->
     return with_inputs(relation, kept) if changed else relation
 
 
-def _restricted_by_constants(
+def _restricted_alone(relation: Relation, get: Get, keys: Sequence[TableKey]) -> Restricted | None:
+    """Return how constants restrict the only table; what the keys imply is not tested again."""
+    step, residual = _by_constants(relation, get, keys) or (None, relation)
+    if step is not None and step.constraint is not None:
+        return Restricted((step,), residual)
+    steps = _either(relation, get, keys)
+    if steps and (step is None or are_unique(steps)):
+        return Restricted(steps, relation)
+    return None if step is None else Restricted((step,), residual)
+
+
+def _either(chain: Relation, get: Get, keys: Sequence[TableKey]) -> tuple[KeyStep, ...]:
+    """Return the steps for either of several keys that an OR over the table names."""
+
+    def find(part: Relation) -> KeyStep | None:
+        found = _by_constants(part, get, keys)
+        return None if found is None else found[0]
+
+    return either_step(chain, get, keys, find)
+
+
+def _by_constants(
     relation: Relation, get: Get, keys: Sequence[TableKey]
-) -> Restricted | None:
-    """Return how a linear relation is restricted; what the keys imply is not tested again."""
-    best: tuple[int, Restricted] | None = None
+) -> tuple[KeyStep, Relation] | None:
+    """Return the step that constants name in a linear relation, by most columns, and the rest."""
+    best: tuple[KeyStep, Relation] | None = None
     for key in keys:
         found = literal_lookup(relation, _columns(get, key.columns), prefix=key.prefix)
         if found is None:
             continue
         step = KeyStep(get.id, key, key.columns[: found.width], found.keys)
-        result = Restricted((step,), found.residual)
         if step.constraint is not None:
-            return result
-        if best is None or found.width > best[0]:
-            best = found.width, result
-    return None if best is None else best[1]
+            return step, found.residual
+        if best is None or found.width > len(best[0].columns):
+            best = step, found.residual
+    return best
 
 
 def _columns(get: Get, places: Sequence[int]) -> list[Scalar]:

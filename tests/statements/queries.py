@@ -38,7 +38,9 @@ class Queries(Expressions):
     # --- conditions that find few rows ---------------------------------------------------
 
     def by_key(self, table: Table, alias: str) -> str:
-        """Return a condition on the key of a table, or on a column of an index."""
+        """Return a condition on the key of a table, or on a column of an index, or on either."""
+        if table.indexed and self.chance(0.12):
+            return self._by_either(table, alias)
         names = list(table.key) or [table.columns[0].name]
         if self.chance(0.15):
             names = [self.random.choice(table.columns[:4]).name]
@@ -56,6 +58,13 @@ class Queries(Expressions):
             )
             return f"({left}) IN ({rows})"
         return " AND ".join(conditions)
+
+    def _by_either(self, table: Table, alias: str) -> str:
+        """Return conditions on several columns with an index, of which one has to hold."""
+        names = self.random.choices([*table.key, *table.indexed], k=self.random.choice((2, 2, 3)))
+        columns = map(table.column, names)
+        sides = [self._found(each, f"{alias}.{each.name}", is_view=False) for each in columns]
+        return f"({' OR '.join(sides)})"
 
     def _key(self, column: Column, *, cast: float = 0.2) -> str:
         if self.chance(0.07) and (alike := ALIKE.get(plain(column.type))):

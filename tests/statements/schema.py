@@ -47,6 +47,7 @@ class Table:
     key: tuple[str, ...] = ()
     unique: tuple[str, ...] = ()
     is_view: bool = False
+    indexed: tuple[str, ...] = ()  # columns that begin an index
 
     @property
     def written(self) -> tuple[Column, ...]:
@@ -142,8 +143,10 @@ class Schema:
         self.both.append(
             f"CREATE TABLE t{number} ({', '.join(definitions)}, PRIMARY KEY ({', '.join(names)}))"
         )
+        indexed = list(unique)
         for name, type in others:
             if type in GROUPED and choose.random() < 0.35:
+                indexed.append(name)
                 more = f", {names[0]}" if choose.random() < 0.2 else ""
                 self.both.append(f"CREATE INDEX ON t{number} ({name}{more})")
         for start in range(0, len(rows), 500):
@@ -151,7 +154,8 @@ class Schema:
                 "(" + ", ".join(_literal(v) for v in row) + ")" for row in rows[start : start + 500]
             )
             self.both.append(f"INSERT INTO t{number} VALUES {literals}")
-        self.tables.append(Table(f"t{number}", tuple(columns), tuple(names), unique))
+        table = Table(f"t{number}", tuple(columns), tuple(names), unique, indexed=tuple(indexed))
+        self.tables.append(table)
 
     def _rules(self, column: Column) -> str:
         """Return what is said of a column in its definition."""

@@ -94,7 +94,9 @@ def conditions(draw: st.DrawFn, relation: Relation) -> Scalar:
             case _:
                 return eq(Literal(values[0], sought.type), sought)
 
-    match draw(st.integers(0, 3)):
+    match draw(st.integers(0, 4)):
+        case 4:
+            return Or((one(), one()))
         case 0:
             return Or((And((one(), one())), And((one(), one()))))
         case 1:
@@ -233,6 +235,42 @@ def steps_of(relation: Relation, keys: dict[GlobalId, TableKeys] = KEYS) -> list
         (step.by.name, step.columns) if isinstance(step, KeyStep) else step.table
         for step in plan.steps
     ]
+
+
+def test_either_of_two_keys_gives_whole_keys() -> None:
+    either = Or((eq(column(U, 0), one), eq(column(U, 1), Literal(2, INT8))))
+    plan = restricted(Filter(U, (either,)), BIG.__getitem__)
+    assert plan is not None
+    assert plan.relation == Filter(U, (either,))
+    other, whole = plan.steps
+    assert isinstance(other, KeyStep)
+    assert isinstance(whole, KeyStep)
+    assert (other.table, other.columns, other.keys) == (U.id, (1,), ((Literal(2, INT8),),))
+    assert (whole.rows, whole.columns, whole.keys) == (U.id, (0,), ((one,),))
+    assert whole.sources == (Project(Get(other.rows, U.columns), (0,)),)
+    assert other.rows != U.id
+
+
+def test_either_of_two_keys_needs_key_of_each_side_and_whole_key() -> None:
+    of_u, of_t = (
+        Or((eq(column(e, 0), one), Call("gt", (column(e, 1), Literal(2, INT8)), BOOL)))
+        for e in (U, T)
+    )
+    assert restricted(Filter(U, (of_u,)), BIG.__getitem__) is None
+    assert restricted(Filter(T, (of_t,)), BIG.__getitem__) is None
+    without_whole = Or((eq(column(T, 0), one), eq(column(T, 2), Literal(2, INT8))))
+    assert restricted(Filter(T, (without_whole,)), BIG.__getitem__) is None
+
+
+def test_either_of_two_keys_in_join_finds_rows_of_other_table() -> None:
+    either = Or((eq(column(U, 0), one), eq(column(U, 1), Literal(2, INT8))))
+    of_either = Filter(U, (either,))
+    assert steps_of(joined(T, of_either, on=[(2, 4)]), BIG) == [
+        ("v", (1,)),
+        ("u", (0,)),
+        ("c", (2,)),
+    ]
+    assert steps_of(joined(of_either, VALUES, on=[(0, 2)]), BIG) == [("u", (0,))]
 
 
 VALUES = Constant((((1, 2), 1), ((0, 1), 1)), (ColumnType(INT4), ColumnType(INT4)))
