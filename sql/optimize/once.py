@@ -46,6 +46,7 @@ from foreshore.expr.traversal import (
     with_inputs,
     with_operands,
 )
+from foreshore.sql.optimize.dates import without_casts
 from foreshore.sql.optimize.key_steps import may_change_while_waiting
 from foreshore.sql.optimize.lookup import without_widening
 from foreshore.sql.optimize.scalars import conjunction, conjuncts, substitute
@@ -107,7 +108,7 @@ def _marked(predicate: Scalar, guards: tuple[Scalar, ...]) -> Scalar:
             sides = tuple(map(_inlined, sides))
             if len({_is_constant(each) for each in sides}) == 2:
                 sides = tuple([_once(each, guards) for each in sides])
-                return _within(with_operands(predicate, sides), guards)
+                return _within(without_casts(Call(function, sides, BOOL)), guards)
     return _within(predicate, guards)
 
 

@@ -74,6 +74,10 @@ OF_PLANS = frozenset(
         *("range_end(anyelement)", "column(anyrecord,int4)", "only_record(anyarray)"),
         *("acl_grantor(text[],text)", "acl_grantee(text[],text)", "acl_privilege(text[],text)"),
         *("acl_is_grantable(text[],text)", "compared(text,timestamp)"),  # the session's zone
+        *(
+            f"{name}(text,timestamptz)"
+            for name in ("first_date", "last_date", "before_local", "after_local")
+        ),
         *("json_in_lines(json)", "json_of_members(text[])"),
         *("jsonb_of_members(jsonb[])", "json_record(any)", "json_recordset(any)", "shaped(any)"),
         *("shaped_agg(anyarray)", "shaped_subscript(any)", "shaped_slice(any)"),

@@ -126,6 +126,12 @@ INDEPENDENT = {
     "isfinite(timestamptz)",
     "compared(date,timestamptz)",  # in UTC; elsewhere the zone is an argument
     "compared(text,timestamp)",
+    *(
+        f"{name}({type})"
+        for name in ("first_date", "last_date")
+        for type in ("timestamptz", "text,timestamptz")
+    ),
+    *(f"{name}(text,timestamptz)" for name in ("before_local", "after_local")),
     "_overlaps(timestamptz,timestamptz,timestamptz,timestamptz)",
     "add(date,timetz)",
     "add(timetz,date)",

@@ -19,6 +19,7 @@ COMPUTED = {
     "timestamp": ("?::timestamp + interval '1 day'", "date_trunc('day', ?::timestamp)"),
     "timestamptz": ("?::timestamptz - interval '1 hour'", "?::timestamptz + interval '0'"),
 }
+TIMES = ("date", "timestamp", "timestamptz")
 SUMMED = ("int", "bigint", "smallint", "numeric")
 
 
@@ -73,7 +74,8 @@ class Queries(Expressions):
 
     def _found(self, column: Column, name: str, *, is_view: bool) -> str:
         key = self._key
-        wide = () if is_view else ("range", "between", "least")
+        is_time = plain(column.type) in TIMES
+        wide = () if is_view else ("range", "between", "least", *(("time",) * 3 * is_time))
         match self.random.choice((*("=",) * 6, "in", "any", "or", "computed", *wide)):
             case "in":
                 keys = ", ".join(key(column) for _ in range(self.random.randint(1, 5)))
@@ -88,6 +90,9 @@ class Queries(Expressions):
                 return f"{name} = ANY (ARRAY[{keys}])"
             case "range":
                 return f"{name} {self.random.choice(('<', '>', '<=', '>='))} {key(column)}"
+            case "time":
+                operator = self.random.choice(("<", ">", "<=", ">=", "=", "<>"))
+                return f"{name} {operator} {self.parameter(self.random.choice(TIMES), cast=1)}"
             case "between":
                 return f"{name} BETWEEN {key(column)} AND {key(column)}"
             case "or":

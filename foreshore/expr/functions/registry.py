@@ -95,6 +95,7 @@ _FAMILIES = (
     "ranges",
     "network",
     "zones",
+    "midnights",
     "zoned_clocks",
     "amounts",
     "system",
