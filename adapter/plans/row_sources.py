@@ -26,7 +26,7 @@ from foreshore.compute.rows.program import RowProgram, TooMany, compile_rows
 from foreshore.compute.span import Span
 from foreshore.constraint import Unique
 from foreshore.expr.columns import columns_of, type_of
-from foreshore.expr.cost import is_heavy
+from foreshore.expr.cost import LIGHT, cost_of_a_row, takes_long_for_a_row
 from foreshore.expr.equality import is_plain
 from foreshore.expr.ir import (
     IN_STEP,
@@ -351,7 +351,9 @@ def compiled_row() -> RowProgram:
 
 
 def _program(keys: Relation | None) -> RowProgram | None:
-    return None if keys is None or is_heavy(keys) else compile_rows(keys)
+    if keys is None or takes_long_for_a_row(keys) or cost_of_a_row(keys) > LIGHT:
+        return None
+    return compile_rows(keys)
 
 
 def _page_program(page: Page) -> PageProgram | None:

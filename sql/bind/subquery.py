@@ -29,6 +29,7 @@ from foreshore.expr.ir import (
     Join,
     Literal,
     OuterColumn,
+    Project,
     Reduce,
     Relation,
     Scalar,
@@ -317,11 +318,12 @@ def _array_operand(binder: Binder, expr: ast.Expression, left: Scalar) -> Scalar
 def _over_elements(binder: Binder, expr: ast.Quantified, left: Scalar, array: Scalar) -> Scalar:
     """Return ANY or ALL over the elements of an array that is known only at run time."""
     all_ = expr.kind == "all"
-    simple = _comparison(binder, expr, left, array)
+    rows = _rows_of_array(array)
+    simple = None if rows is not None else _comparison(binder, expr, left, array)
     if simple is not None:
         return simple
     found = resolve_table("unnest", (type_of(array),))
-    elements = FlatMap(Join(()), found.key, (push_down(array),), (found.element,))
+    elements = rows or FlatMap(Join(()), found.key, (push_down(array),), (found.element,))
     element = Column(0, found.element.type)
     predicate = binder.operate(
         expr.operator, _inward(left), element, expr.at, at_of(expr.left), expr.at
@@ -330,8 +332,27 @@ def _over_elements(binder: Binder, expr: ast.Quantified, left: Scalar, array: Sc
     test: Scalar = AnySubquery(_not(predicate) if all_ else predicate, elements)
     if all_:
         test = _not(test)
+    if rows is not None:
+        return test
     # Over a NULL array the answer is NULL, not that of an empty array.
     return Case(((Call("is_null", (array,), BOOL), Literal(None, BOOL)),), test, BOOL)
+
+
+def _rows_of_array(array: Scalar) -> Relation | None:
+    """Return the rows of the query of ARRAY(query); None of any other array."""
+    match array:
+        case Call(
+            function="coalesce",
+            args=(ScalarSubquery(relation=Reduce(group_key=()) as gathered), Literal(value=())),
+        ):
+            (first, *more) = gathered.aggregates
+            if more or first != Aggregate(
+                "array_agg", first.args, first.type, order_by=first.order_by
+            ):
+                return None
+            (value,) = first.args
+            return Project(gathered.input, (value.index,)) if isinstance(value, Column) else None
+    return None
 
 
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))

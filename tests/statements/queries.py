@@ -5,7 +5,7 @@ from random import Random
 
 from tests.statements.expressions import Expressions, Scope
 from tests.statements.schema import Column, Schema, Table
-from tests.statements.values import ALIKE, RUNS, VALUES, Statement, plain
+from tests.statements.values import ALIKE, INTEGERS, RUNS, VALUES, Statement, plain
 
 SELECTED = tuple(dict.fromkeys(plain(each) for each in VALUES))
 SORTED = tuple(each for each in SELECTED if each != "jsonb")
@@ -77,6 +77,11 @@ class Queries(Expressions):
         is_time = plain(column.type) in TIMES
         wide = () if is_view else ("range", "between", "least", *(("time",) * 3 * is_time))
         match self.random.choice((*("=",) * 6, "in", "any", "or", "computed", *wide)):
+            case "in" if self.chance(0.25):
+                rows = ", ".join(
+                    f"({key(column, cast=1)})" for _ in range(self.random.randint(1, 3))
+                )
+                return f"{name} IN (VALUES {rows})"
             case "in":
                 keys = ", ".join(key(column) for _ in range(self.random.randint(1, 5)))
                 return f"{name} IN ({keys})"
@@ -208,10 +213,10 @@ class Queries(Expressions):
             column = self.random.choice(table.columns)
             value = self.scalar(column.type, scope, 0)
             where = self.by_key(table, alias)
-            return (
-                f"{value} {no}IN (SELECT {alias}.{column.name} FROM {table.name} AS {alias} WHERE"
-                f" {where})"
-            )
+            rows = f"SELECT {alias}.{column.name} FROM {table.name} AS {alias} WHERE {where}"
+            if self.chance(0.3) and not column.type.endswith("[]"):
+                return f"{value} {'<> ALL' if no else '= ANY'} (ARRAY({rows}))"
+            return f"{value} {no}IN ({rows})"
         where = self._correlated(table, alias, scope)
         return f"{no}EXISTS (SELECT 1 FROM {table.name} AS {alias} WHERE {where})"
 
@@ -267,7 +272,7 @@ class Queries(Expressions):
                 *(self.grouped, self.together, self.distinct, self.windowed, self.with_part),
                 *(self.constant, self.nested, self.locking, self.unnested, self.point, self.point),
                 *(self.point, self.point, self.named_columns, self.ties, self.recursive),
-                self.of_sets,
+                *(self.of_sets, self.of_series),
             )
         )
         text, order = make()
@@ -294,6 +299,22 @@ class Queries(Expressions):
             f"SELECT {', '.join(items)} FROM {table.name} AS {alias} WHERE {found}{ending}",
             order,
         )
+
+    def of_series(self) -> tuple[str, str]:
+        """Return the rows of a table under the integers of a series."""
+        tables = [each for each in self.schema.tables if each.key]
+        table = self.random.choice(tables)
+        name = next((n for n in table.key if table.column(n).type in INTEGERS), "n")
+        alias, number = self.alias(), self.alias()
+        first, last = (self.random.choice(("-1", "0", "1", "4", "7")) for _ in "ab")
+        scope = Scope().with_columns(alias, table.columns)
+        items = self.items(scope, self.types(scope))
+        join = self.random.choice(("JOIN", "JOIN", "LEFT JOIN"))
+        ending, order = self.ending(len(items))
+        return (
+            f"SELECT {', '.join(items)} FROM generate_series({first}, {last}) AS {number}"
+            f" {join} {table.name} AS {alias} ON {alias}.{name} = {number}{ending}"
+        ), order
 
     def named_columns(self) -> tuple[str, str]:
         """Return a join by columns of one name, or a query with names of its columns."""
