@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
-from foreshore.compute.render.exact import sum_float
-from foreshore.compute.rows.ordering import SortKey, sort_rows
-from foreshore.compute.rows.source import NotCompiled
+from foreshore.compute.render.exact import comoment_float, sum_float
+from foreshore.compute.rows.ordering import SortKey, sort_of, sort_rows
+from foreshore.compute.rows.source import NotCompiled, TooMany
 from foreshore.errors import NumericValueOutOfRange
 from foreshore.expr.columns import column_type, type_of
 from foreshore.expr.equality import has_one_form, is_plain, python_key
@@ -99,24 +99,38 @@ def _sum_of_floats(aggregate: Aggregate) -> Finish:
     return finish
 
 
+def _comoment(aggregate: Aggregate) -> Finish:
+    def finish(entries: list[Entry]) -> Datum:
+        data: list[Any] = [(x, y, 1) for x, y, *_ in entries if x is not None and y is not None]
+        return comoment_float(data) if data else None
+
+    return finish
+
+
 def _extreme(aggregate: Aggregate) -> Finish:
+    """Return the function that finds an extreme; it raises TooMany if equal ones look different."""
     type = type_of(aggregate.args[0])
-    if not has_one_form(type):
-        raise NotCompiled(f"extremes of {type.name}")
+    has_one = has_one_form(type)
     best = max if aggregate.function == "max" else min
+
+    def key(datum: Datum) -> Any:
+        return python_key(datum, type)
 
     def finish(entries: list[Entry]) -> Datum:
         data: list[Any] = [entry[0] for entry in entries if entry[0] is not None]
-        return best(data, key=lambda datum: python_key(datum, type)) if data else None
+        found = best(data, key=key) if data else None
+        if data and not has_one and len({repr(e) for e in data if key(e) == key(found)}) > 1:
+            raise TooMany
+        return found
 
     return finish
 
 
 def _array(aggregate: Aggregate) -> Finish:
-    keys = sort_keys(aggregate)
+    keys, sort = sort_keys(aggregate), sort_of([ColumnType(type_of(e)) for e in aggregate.args])
 
     def finish(entries: list[Entry]) -> Datum:
-        sort_rows(entries, keys)
+        sort(entries, keys)
         return tuple([entry[0] for entry in entries]) if entries else None
 
     return finish
@@ -144,8 +158,6 @@ def joined(entries: Sequence[Entry]) -> Datum:
 def sort_keys(aggregate: Aggregate) -> list[SortKey]:
     """Return the keys of the order of an aggregate's entries: its own, then all arguments."""
     width = len(aggregate.args)
-    if not all(has_one_form(type_of(arg)) for arg in aggregate.args):
-        raise NotCompiled("equal values have an order of their own")
     own = [
         SortKey(width + number, column_type(key.expr), key.descending, key.nulls_first)
         for number, key in enumerate(aggregate.order_by)
@@ -161,6 +173,7 @@ _FINISHES: dict[str, Callable[[Aggregate], Finish]] = {
     "count": _count,
     "sum": _sum,
     "sum_float": _sum_of_floats,
+    "comoment_float": _comoment,
     "min": _extreme,
     "max": _extreme,
     "array_agg": _array,

@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 from foreshore.compute.rows.source import TooMany
-from foreshore.expr.equality import python_key
+from foreshore.expr.equality import has_one_form, python_key
 from foreshore.types import ColumnType, Datum
 
 Row = tuple[Datum, ...]
@@ -44,6 +44,11 @@ def _key(place: int, column: ColumnType, none_is_greatest: bool) -> Callable[[An
 def _sorts_itself(column: ColumnType) -> bool:
     """Whether Python orders data of a column, none of which is None, as SQL does."""
     return column.type.name in ("bool", "int2", "int4", "int8", "date", "timestamp", "timestamptz")
+
+
+def sort_of(columns: Sequence[ColumnType]) -> Callable[[list[Any], Sequence[SortKey]], None]:
+    """Return what sorts rows by keys, all columns among them."""
+    return sort_rows if all(has_one_form(each.type) for each in columns) else sort_whole_rows
 
 
 def sort_whole_rows(rows: list[Any], keys: Sequence[SortKey]) -> None:

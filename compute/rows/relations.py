@@ -8,10 +8,10 @@ union only, where they cancel others: outer joins and NOT EXISTS are made of the
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from foreshore.compute.rows.aggregates import finish_of
-from foreshore.compute.rows.ordering import SortKey, sort_rows, sort_whole_rows
+from foreshore.compute.rows.ordering import SortKey, sort_of
 from foreshore.compute.rows.scalars import Row, Scalars, Value, identity
 from foreshore.compute.rows.source import NotCompiled, Source, TooMany
 from foreshore.compute.rows.windows import windowed
@@ -397,7 +397,7 @@ class Relations:
         self.write(node.input, add)
         rows = source.name()
         with source.block(f"for {rows} in {groups}.values():"):
-            sort = source.constant(_sort_of(columns))
+            sort = source.constant(sort_of(columns))
             source.line(f"{sort}({rows}, {source.constant(whole)})")
             stop = f"None if {limit} is None else {offset} + {limit}"
             self._loop(f"{rows}[{offset}:{stop}]", columns, consume)
@@ -412,7 +412,7 @@ class Relations:
         columns = columns_of(node.input)
         width = len(columns)
         own, whole = _sort_keys(node.order_key, columns)
-        sort = _sort_of(columns)
+        sort = sort_of(columns)
         append = source.constant(
             windowed(width, own, node.order_key, lambda rows: sort(rows, whole), node.functions)
         )
@@ -476,11 +476,6 @@ def _sort_keys(
         SortKey(i, each, descending=False, nulls_first=False) for i, each in enumerate(columns)
     ]
     return own, [*own, *every]
-
-
-def _sort_of(columns: Sequence[ColumnType]) -> Callable[[list[Any], Sequence[SortKey]], None]:
-    """Return what sorts rows by keys, all columns among them."""
-    return sort_rows if all(has_one_form(each.type) for each in columns) else sort_whole_rows
 
 
 def rows_of_constant(relation: Constant) -> list[tuple[Datum, ...]]:

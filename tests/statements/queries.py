@@ -516,6 +516,11 @@ class Queries(Expressions):
                 f"array_agg(DISTINCT {value})",
                 f"sum(DISTINCT {number})",
                 f"stddev({self.typed_leaf('int', scope)} % 10)",
+                f"max({self.typed_leaf('float8', scope)})",
+                f"jsonb_object_agg(coalesce({value}::text, ''), 1)",
+                f"percentile_cont(0.3) WITHIN GROUP (ORDER BY {self.typed_leaf('int', scope)})",
+                f"percentile_disc(0.5) WITHIN GROUP (ORDER BY {value})",
+                f"mode() WITHIN GROUP (ORDER BY {value})",
             )
         )
         if self.chance(0.2):

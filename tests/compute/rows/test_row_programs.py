@@ -35,11 +35,8 @@ from tests.relations import histories, lowered_relations
 # Products of arrays, and equal values that look different; more rows than there can be.
 NOT_DONE = dict.fromkeys(
     [
-        "comoments of floats by key",
         "lists of floats as keys",
-        "floats in lists, and the least of them",
         "except of floats",
-        "running sums of floats",
     ],
     "not compiled",
 ) | dict.fromkeys(["except", "negative multiplicities"], "too many")
