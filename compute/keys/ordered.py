@@ -32,6 +32,7 @@ from foreshore.compute.keys.look_up import added_up
 from foreshore.compute.keys.per_run import PerRun
 from foreshore.compute.keys.secondary import BYTES
 from foreshore.compute.span import Span, Values
+from foreshore.datum import from_array
 from foreshore.table_rows import Row
 from foreshore.types import SqlType
 from foreshore.update import Timestamp
@@ -39,7 +40,9 @@ from foreshore.update import Timestamp
 Value: TypeAlias = tuple[tuple[int, object], ...]  # of the first columns; NULL comes last
 
 NULL = (1, 0)
-MOST_MERGED = 4_000  # updates that are looked at one by one
+FEW_MERGED = 64  # updates that are looked at one by one, where rows were deleted
+SLICE = 1_024  # of each run, in the first slice after these
+MOST_READ = 16_000  # updates on the event loop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +156,12 @@ class OrderedView:
         About `few` rows of each run are in the first slice, twice as many in each further one. If
         the span is not ordered, the first has all.
         """
-        cursors, width = self._cursors(span), len(self.layout.types)
+        return self._slices(self._cursors(span), span, time, few)
+
+    def _slices(
+        self, cursors: "Sequence[_Cursor]", span: Span, time: Timestamp, few: int
+    ) -> Iterator[pa.RecordBatch]:
+        width = len(self.layout.types)
         while True:
             cut = _cut(cursors, few, width, span) if span.is_ordered else None
             taken = [part for each in cursors if len(part := each.take(cut))]
@@ -168,7 +176,7 @@ class OrderedView:
         """Return the rows at `time` in a span, in its direction, with the columns that are `used`.
 
         Raises TooManyRows if there are more than `most` updates, or, as they are read, if many are
-        looked at, as there are not just inserted rows.
+        looked at, as rows were deleted.
         """
         cursors = [each for each in self._cursors(span) if len(each)]
         if most is not None and sum(map(len, cursors)) > most:
@@ -196,19 +204,42 @@ class OrderedView:
             reverse=span.descending,
         )
         count = 0
-        for _, same in groupby(entries, key=itemgetter(0)):
+        for value, same in groupby(entries, key=itemgetter(0)):
             sums: dict[int, int] = {}
             found: dict[int, tuple[Sorted, int]] = {}
             for _, row_hash, diff, part, at in same:
                 count += 1
-                if count > MOST_MERGED:
-                    raise TooManyRows
                 sums[row_hash] = sums.get(row_hash, 0) + diff
                 found[row_hash] = part, at
             for row_hash, left in sums.items():
                 part, at = found[row_hash]
                 for _ in range(left):
                     yield part.reader.row(at)
+            if count > FEW_MERGED:
+                for each in cursors:
+                    each.pass_by(value)
+                yield from self._in_slices(cursors, span, used, time)
+                return
+
+    def _in_slices(
+        self, cursors: "Sequence[_Cursor]", span: Span, used: Collection[int], time: Timestamp
+    ) -> Iterator[Row]:
+        """Yield the rows that cursors are at, as `rows` does, of many updates at once."""
+        most = sum(map(len, cursors)) - MOST_READ
+        for rows in self._slices(cursors, span, time, SLICE):
+            order = _order(self.layout.key_of(rows))
+            ordered = rows.take(pa.array(order[::-1] if span.descending else order))
+            yield from zip(
+                *(
+                    from_array(array, column.type) if i in used else [None] * rows.num_rows
+                    for i, (array, column) in enumerate(
+                        zip(ordered.columns, self.layout.columns, strict=True)
+                    )
+                ),
+                strict=True,
+            )
+            if sum(map(len, cursors)) < most:
+                raise TooManyRows
 
     def _cursors(self, span: Span) -> "list[_Cursor]":
         low, high = _value_of(span.low), _value_of(span.high)
@@ -235,6 +266,13 @@ class _Cursor:
 
     def __len__(self) -> int:
         return self.end - self.begin
+
+    def pass_by(self, value: Value) -> None:
+        """Go on behind the updates of a key."""
+        if self._descending:
+            self.end = max(min(self.end, self.part.first(value, after=False)), self.begin)
+        else:
+            self.begin = min(max(self.begin, self.part.first(value, after=True)), self.end)
 
     @property
     def places(self) -> Ints:
