@@ -6,7 +6,8 @@ from typing import Literal as OneOf
 
 import msgspec
 
-from foreshore.sql.ast.constant_rows import ConstantRows, unquoted
+from foreshore.sql.ast.constant_list import ConstantList, unquoted
+from foreshore.sql.ast.form_rows import FormRows
 
 if TYPE_CHECKING:
     from foreshore.sql.ast.query import Query
@@ -237,18 +238,16 @@ class InList(Syntax):
     items: tuple["Expression", ...]
     negated: bool
     at: int
-    more: ConstantRows | None = None
+    more: ConstantList | FormRows | None = None
 
     @property
     def whole(self) -> tuple["Expression", ...]:
         """All items as nodes."""
         if self.more is None:
             return self.items
-        rows = nodes_of_rows(self.more)
-        if isinstance(self.items[0], Row):
-            text = self.more.text
-            return (*self.items, *(Row(row, text.rindex("(", 0, row[0].at)) for row in rows))
-        return (*self.items, *(item for (item,) in rows))
+        if isinstance(self.more, FormRows):
+            return self.more.parse()
+        return (*self.items, *nodes_of_list(self.more))
 
 
 class InQuery(Syntax):
@@ -386,7 +385,7 @@ Expression: TypeAlias = (
 
 
 def node_of_constant(text: str, at: int) -> Number | String | Boolean | Null:
-    """Return the node of a literal of a `ConstantRows`, as written at an offset."""
+    """Return the node of a literal of a `ConstantList`, as written at an offset."""
     if text[0] == "'":
         return String(unquoted(text), at)
     if text[0] in "nN":
@@ -397,7 +396,7 @@ def node_of_constant(text: str, at: int) -> Number | String | Boolean | Null:
 
 
 def node_of_parameter(text: str, at: int, types: Mapping[str, TypeName]) -> Expression:
-    """Return the node of a parameter of a `ConstantRows`, perhaps cast to one of `types`."""
+    """Return the node of a parameter of a `ConstantList`, perhaps cast to one of `types`."""
     number, cast, type = text.partition("::")
     parameter = ParameterRef(int(number[1:]), at)
     if not cast:
@@ -406,12 +405,10 @@ def node_of_parameter(text: str, at: int, types: Mapping[str, TypeName]) -> Expr
     return CastTo(parameter, msgspec.structs.replace(types[type], at=colons + 2), colons)
 
 
-def nodes_of_rows(rows: ConstantRows) -> Iterator[tuple[Expression, ...]]:
-    """Yield rows of constants as nodes."""
-    for row in rows.placed():
-        yield tuple(
-            node_of_parameter(text, at, rows.types)
-            if text[0] == "$"
-            else node_of_constant(text, at)
-            for text, at in row
-        )
+def nodes_of_list(constants: ConstantList) -> Iterator[Expression]:
+    """Yield constants as nodes."""
+    for text, at in constants.placed():
+        if text[0] == "$":
+            yield node_of_parameter(text, at, constants.types)
+        else:
+            yield node_of_constant(text, at)

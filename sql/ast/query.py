@@ -3,15 +3,14 @@
 from typing import TYPE_CHECKING, Any, TypeAlias
 from typing import Literal as OneOf
 
-from foreshore.sql.ast.constant_rows import ConstantRows
 from foreshore.sql.ast.expressions import (
     Expression,
     SortKey,
     Syntax,
     TypeName,
     WindowDefinition,
-    nodes_of_rows,
 )
+from foreshore.sql.ast.form_rows import FormRows
 
 if TYPE_CHECKING:
     from foreshore.sql.ast.session import ShowStatement
@@ -163,16 +162,16 @@ class Select(Syntax):
 
 
 class Values(Syntax):
-    """VALUES: `rows`, and further rows of constants if it is long."""
+    """VALUES: `rows`, or if it is long one of each form, and all of them in `more`."""
 
     rows: tuple[tuple[Expression, ...], ...]
     at: int
-    more: ConstantRows | None = None
+    more: FormRows | None = None
 
     @property
     def whole(self) -> tuple[tuple[Expression, ...], ...]:
         """All rows as nodes."""
-        return self.rows if self.more is None else (*self.rows, *nodes_of_rows(self.more))
+        return self.rows if self.more is None else self.more.parse()
 
 
 class SetOperation(Syntax):

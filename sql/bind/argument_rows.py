@@ -31,8 +31,9 @@ from foreshore.expr.ir import Map as MapRows
 from foreshore.expr.scalars import bind_scalar
 from foreshore.expr.traversal import walk_scalars
 from foreshore.sql import ast
-from foreshore.sql.ast.constant_rows import ConstantRows, parameters
-from foreshore.sql.bind.constant_rows import column_values
+from foreshore.sql.ast.constant_list import ConstantList, parameters
+from foreshore.sql.ast.form_rows import Literals
+from foreshore.sql.bind.form_rows import Convert, bind_cell
 from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.positions import at_of
 from foreshore.types import INT8, UNKNOWN, ColumnType, SqlType, array_of
@@ -40,55 +41,55 @@ from foreshore.types import INT8, UNKNOWN, ColumnType, SqlType, array_of
 if TYPE_CHECKING:
     from foreshore.sql.bind.binder import Binder
 
-Convert = Callable[[Scalar, int], Scalar]
 ConvertOf = Callable[[int, Scalar, int], Convert]  # of a column, by its first scalar and its offset
 
 
 def bind_rows(
     binder: "Binder",
     first: Sequence[ast.Expression],
-    more: ConstantRows,
+    columns: Sequence[Literals],
     convert_of: ConvertOf,
     *,
     numbered: bool = False,
 ) -> tuple[FlatMap, list[Scalar]] | None:
-    """Return the rows of a list, and over them its columns, converted.
+    """Return the rows of a form, and over them its columns, converted.
 
     `numbered`: the rows have their numbers, from 1, in a column more.
     """
     arrays: list[Scalar] = []
     elements: list[SqlType] = []
     scalars: list[Scalar] = []
-    for i, expr in enumerate(first):
+    for i, (expr, texts) in enumerate(zip(first, columns, strict=True)):
+        if texts is None:
+            return None
         scalar, at = binder.bind(expr), at_of(expr)
         convert = convert_of(i, scalar, at)
         converted = convert(scalar, at)
         type = type_of(converted)
-        if more.columns[i][0][0] == "$":
-            found = argument_column(binder.planning, expr, more, i, converted)
-            if found is None:
+        if texts[0][0] == "$":
+            found = parameters(texts)
+            if found is None or not _is_parameter(expr):
                 return None
-            array, parameter = found
+            argument = argument_column(binder.planning, found[0], converted)
+            if argument is None:
+                return None
+            array, parameter = argument
             column = Column(i, parameter.type)
             places: dict[Scalar, Scalar] = {parameter: column}
             scalars.append(bind_scalar(converted, places.get))
             arrays.append(array)
             elements.append(parameter.type)
             continue
-        if not isinstance(converted, Literal) or type.element is not None or _has_argument(more, i):
+        if type.element is not None or any(text[0] == "$" for text in texts):
             return None
-        rest = column_values(more, i, type, convert)
-        if rest is None:
+        cell = bind_cell(binder, expr, texts, type, convert)
+        if cell is None:
             return None
-        arrays.append(Literal((converted.value, *rest), array_of(type)))
+        arrays.append(Literal(tuple(cell.data), array_of(type)))
         elements.append(type)
         scalars.append(Column(i, type))
-    columns = tuple(map(ColumnType, elements)) + (ColumnType(INT8, False),) * numbered
-    return FlatMap(Join(()), IN_STEP, tuple(arrays), columns), scalars
-
-
-def _has_argument(rows: ConstantRows, column: int) -> bool:
-    return any(text[0] == "$" for text in rows.columns[column])
+    types = tuple(map(ColumnType, elements)) + (ColumnType(INT8, False),) * numbered
+    return FlatMap(Join(()), IN_STEP, tuple(arrays), types), scalars
 
 
 def with_columns(rows: FlatMap, scalars: Sequence[Scalar]) -> Relation:
@@ -101,23 +102,26 @@ def with_columns(rows: FlatMap, scalars: Sequence[Scalar]) -> Relation:
 
 
 def argument_column(
-    planning: Planning, first: ast.Expression, rows: ConstantRows, column: int, scalar: Scalar
+    planning: Planning, numbers: Sequence[int], scalar: Scalar
 ) -> tuple[Arguments, Parameter] | None:
-    """Return the parameters of a column of a list as an array, and the first of them.
+    """Return parameters as an array, and the first of them, which is used in `scalar`.
 
-    The first is written as `first`, and used in `scalar`: alone, or in a cast. None if not all of
-    the column are parameters of one type.
+    There it is alone, or in a cast. None if not all are of one type.
     """
-    found = parameters(rows.columns[column])
     leaves = [each for each in walk_scalars(scalar) if isinstance(each, Parameter)]
-    if found is None or len(leaves) != 1:
+    if len(leaves) != 1:
         return None
-    (numbers, cast), (leaf,) = found, leaves
-    if not _is_cast_to(first, rows.types.get(cast)) or leaf.type == UNKNOWN or leaf.type.element:
+    (leaf,) = leaves
+    if leaf.type == UNKNOWN or leaf.type.element:
         return None
     if not planning.parameters.learn_all(numbers, leaf.type):
         return None
-    return Arguments((leaf.number, *numbers), array_of(leaf.type)), leaf
+    return Arguments(tuple(numbers), array_of(leaf.type)), leaf
+
+
+def _is_parameter(expr: ast.Expression) -> bool:
+    """Return whether `expr` is a parameter, or one that is cast."""
+    return isinstance(expr.arg if isinstance(expr, ast.CastTo) else expr, ast.ParameterRef)
 
 
 def _is_cast_to(expr: ast.Expression, type: ast.TypeName | None) -> bool:
@@ -129,7 +133,7 @@ def _is_cast_to(expr: ast.Expression, type: ast.TypeName | None) -> bool:
 
 
 def in_arguments(
-    binder: "Binder", expr: ast.InList, left: Scalar, more: ConstantRows
+    binder: "Binder", expr: ast.InList, left: Scalar, more: ConstantList
 ) -> tuple[Call, Arguments] | None:
     """Return the comparison with the first item of IN, and all its items, which are parameters."""
     (first,) = expr.items
@@ -137,23 +141,29 @@ def in_arguments(
     test = binder.operate(operator, left, binder.bind(first), *offsets)
     if not isinstance(test, Call) or not isinstance(test.args[-1], Parameter):
         return None
-    found = argument_column(binder.planning, first, more, 0, test.args[-1])
-    return None if found is None else (test, found[0])
+    found, parameter = parameters(more.texts), test.args[-1]
+    if found is None or not _is_cast_to(first, more.types.get(found[1])):
+        return None
+    argument = argument_column(binder.planning, [parameter.number, *found[0]], parameter)
+    return None if argument is None else (test, argument[0])
 
 
 def are_compared_as_they_are(
     binder: "Binder",
     left: Sequence[Scalar],
     first: Sequence[ast.Expression],
-    more: ConstantRows,
+    columns: Sequence[Literals],
 ) -> bool:
     """Whether rows of parameters are compared with scalars in the types of these.
 
     The parameters have these types from then on.
     """
-    if more.width != len(left) or len(first) != len(left):
+    if len(columns) != len(left) or len(first) != len(left):
         return False
-    for i, (scalar, expr) in enumerate(zip(left, first, strict=True)):
+    for scalar, expr, texts in zip(left, first, columns, strict=True):
+        found = None if texts is None or not _is_parameter(expr) else parameters(texts)
+        if found is None:
+            return False
         at = at_of(expr)
         test = binder.operate("=", scalar, binder.bind(expr), at, at, at)
         if not isinstance(test, Call) or test.args[0] != scalar:
@@ -161,6 +171,6 @@ def are_compared_as_they_are(
         parameter = test.args[1]
         if not isinstance(parameter, Parameter) or parameter.type != type_of(scalar):
             return False
-        if argument_column(binder.planning, expr, more, i, parameter) is None:
+        if argument_column(binder.planning, found[0], parameter) is None:
             return False
     return True

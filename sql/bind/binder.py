@@ -97,6 +97,10 @@ class Binder(Protocol):
         """Return a value cast to `target`; raises an error if there is no such cast."""
         ...
 
+    def cast_value(self, expr: ast.CastTo, scalar: Scalar) -> Scalar:
+        """Return a value in the place of what is cast, cast to the type or domain."""
+        ...
+
     def add_set(self, found: "ResolvedTable", args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the reference to a set-returning call in a select list."""
         ...

@@ -388,7 +388,11 @@ class ExpressionBinder:
         element = element_of(target)
         if isinstance(expr.arg, ast.ArrayOf) and element is not None:
             return cast(self.planning, bind_array(self, expr.arg, element), target, expr.at)
-        scalar = self.bind(expr.arg)
+        return self.cast_value(expr, self.bind(expr.arg))
+
+    def cast_value(self, expr: ast.CastTo, scalar: Scalar) -> Scalar:
+        """Return a value in the place of what is cast, cast to the type or domain."""
+        target = type_of_name(expr.type, self.planning)
         literal = isinstance(expr.arg, ast.String)
         value = cast(self.planning, scalar, target, expr.arg.at if literal else expr.at)
         domain = domain_of_name(expr.type, self.planning)

@@ -11,10 +11,11 @@ from foreshore.expr.constant_lists import is_compared_by_bytes
 from foreshore.expr.equality import is_plain
 from foreshore.expr.ir import Call, Literal, Or, Parameter, Scalar
 from foreshore.sql import ast
-from foreshore.sql.ast.constant_rows import OF_PARAMETER, ConstantRows
+from foreshore.sql.ast.constant_list import OF_PARAMETER, ConstantList
+from foreshore.sql.ast.form_rows import FormRows, Literals
 from foreshore.sql.bind.argument_rows import are_compared_as_they_are, in_arguments
 from foreshore.sql.bind.coerce import to_common
-from foreshore.sql.bind.constant_rows import column_values, fits
+from foreshore.sql.bind.constant_columns import column_values, fits
 from foreshore.sql.bind.planning import LiteralDecides
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_values import RowValue
@@ -82,21 +83,22 @@ def any_of(scalars: Sequence[Scalar]) -> Scalar:
 
 
 def in_long_list(
-    binder: "Binder", expr: ast.InList, left: Scalar | RowValue, more: ConstantRows
+    binder: "Binder",
+    expr: ast.InList,
+    left: Scalar | RowValue,
+    more: ConstantList | FormRows,
 ) -> Scalar | None:
     """Return IN of a long list bound by column; None if it has to be bound item by item."""
-    (first,) = expr.items
     if more is OF_PARAMETER:
         return _in_parameter(binder, expr, left)
+    if isinstance(more, FormRows):
+        return _in_rows(binder, expr, left, more)
+    if isinstance(left, RowValue):
+        return None
+    (first,) = expr.items
     if more.has_parameters:
         return _in_arguments(binder, expr, left, more)
-    if isinstance(left, RowValue):
-        wanted = [type_of(item) for item in left.items]
-        is_where = binder.clause.name == "WHERE"  # where a subquery is allowed
-        if not is_where or not isinstance(first, ast.Row) or not fits(more, wanted):
-            return None
-        return _in_rows(binder, expr, first, more)
-    if isinstance(first, ast.Row) or not fits(more, [type_of(left)]):
+    if not fits(more.texts, type_of(left)):
         return None
     operator, offsets = "<>" if expr.negated else "=", (expr.at, at_of(expr.arg), at_of(first))
     test = binder.operate(operator, left, binder.bind(first), *offsets)
@@ -107,7 +109,7 @@ def in_long_list(
     def convert(scalar: Scalar, at: int) -> Scalar:
         return to_common(binder.planning, scalar, type, "IN", at)
 
-    rest = column_values(more, 0, type, convert)
+    rest = column_values(more.texts, more.start, type, convert)
     if rest is None:
         return None
     return over_array(test, [test.args[-1], *(Literal(value, type) for value in rest)])
@@ -126,25 +128,37 @@ def _in_parameter(binder: "Binder", expr: ast.InList, left: Scalar | RowValue) -
     raise LiteralDecides
 
 
-def _in_rows(binder: "Binder", expr: ast.InList, first: ast.Row, more: ConstantRows) -> Scalar:
+def _in_rows(
+    binder: "Binder", expr: ast.InList, left: Scalar | RowValue, more: FormRows
+) -> Scalar | None:
     """Return IN of rows as a comparison with a query."""
+    first, columns = expr.items[0], more.only_form
+    is_where = binder.clause.name == "WHERE"  # where a subquery is allowed
+    if columns is None or not isinstance(left, RowValue) or not isinstance(first, ast.Row):
+        return None
+    scalars = [item for item in left.items if not isinstance(item, RowValue)]
+    if not is_where or not len(scalars) == len(left.items) == len(columns) == len(first.items):
+        return None
+    if more.has_parameters:
+        if not are_compared_as_they_are(binder, scalars, first.items, columns):
+            return None
+    elif not all(map(_is_compared_as_it_is, scalars, first.items, columns)):
+        return None
     values = ast.Query(ast.Values((first.items,), first.at, more), first.at)
     return binder.bind(ast.InQuery(expr.arg, values, expr.negated, expr.at))
 
 
+def _is_compared_as_it_is(scalar: Scalar, cell: ast.Expression, texts: Literals) -> bool:
+    """Whether the literals of a column are compared with a scalar in its type."""
+    is_literal = isinstance(cell, ast.Number | ast.String)
+    return texts is not None and is_literal and fits(texts, type_of(scalar))
+
+
 def _in_arguments(
-    binder: "Binder", expr: ast.InList, left: Scalar | RowValue, more: ConstantRows
+    binder: "Binder", expr: ast.InList, left: Scalar, more: ConstantList
 ) -> Scalar | None:
     """Return what `in_long_list` does, of a list that has parameters."""
     (first,) = expr.items
-    if isinstance(left, RowValue):
-        is_where = binder.clause.name == "WHERE"
-        scalars = [item for item in left.items if not isinstance(item, RowValue)]
-        if not is_where or not isinstance(first, ast.Row) or len(scalars) < len(left.items):
-            return None
-        if not are_compared_as_they_are(binder, scalars, first.items, more):
-            return None
-        return _in_rows(binder, expr, first, more)
     found = None if isinstance(first, ast.Row) else in_arguments(binder, expr, left, more)
     if found is None:
         return None

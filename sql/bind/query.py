@@ -1,9 +1,11 @@
 """Bind queries: WITH, VALUES, set operations, ORDER BY and LIMIT around SELECTs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import assert_never
 
 from foreshore.errors import (
+    DatabaseError,
     FeatureNotSupported,
     SyntaxError_,
 )
@@ -27,8 +29,8 @@ from foreshore.expr.ir import (
     Union,
 )
 from foreshore.sql import ast
-from foreshore.sql.ast.constant_rows import ConstantRows
-from foreshore.sql.bind.argument_rows import Convert, bind_rows, with_columns
+from foreshore.sql.ast.form_rows import FormRows
+from foreshore.sql.bind.argument_rows import bind_rows, with_columns
 from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.bound_query import (
     Body,
@@ -42,8 +44,17 @@ from foreshore.sql.bind.bound_query import (
     project,
 )
 from foreshore.sql.bind.coerce import common_type, is_unknown, to_common, to_known
-from foreshore.sql.bind.constant_rows import column_values, kinds_of
 from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.form_rows import (
+    Cell,
+    ColumnValues,
+    Convert,
+    Piece,
+    bind_cell,
+    kinds_of_cell,
+    pieces_of,
+    relation_of,
+)
 from foreshore.sql.bind.limit import bind_limit
 from foreshore.sql.bind.locking import bind_init_plan, locking_not_allowed
 from foreshore.sql.bind.order import ascending
@@ -55,7 +66,7 @@ from foreshore.sql.bind.sets import UNIT
 from foreshore.sql.bind.stars import order_of_all
 from foreshore.sql.bind.widths import check_targets
 from foreshore.sql.bind.with_clause import common_tables, with_lets
-from foreshore.types import INT8, NUMBER, ColumnType, Datum, SqlType
+from foreshore.types import INT8, NUMBER, ColumnType, SqlType
 
 
 def bind_query(
@@ -180,15 +191,14 @@ def bind_values(
 ) -> tuple[Relation, tuple[str, ...]]:
     """Return VALUES as a relation and its column names."""
     check_targets(len(values.rows[0]), defined=planning.defined)
-    if values.more is not None and values.more.has_parameters:
-        found = _rows_of_arguments(planning, values, values.more, parent, wanted)
-        if found is not None:
-            return with_columns(*found), _value_names(len(found[1]))
-    long = _long_values(planning, values, wanted)
-    if long is not None:
-        return long, _value_names(len(long.columns))
-    rows = _value_rows(planning, values, parent, wanted)
-    return rows_relation(rows), _value_names(len(rows[0]))
+    found = _rows_of_arguments(planning, values, parent, wanted)
+    if found is not None:
+        return with_columns(*found), _value_names(len(found[1]))
+    names = _value_names(len(values.rows[0]))
+    pieces = _value_pieces(planning, values, parent, wanted)
+    if pieces is not None:
+        return relation_of(pieces), names
+    return rows_relation(_value_rows(planning, values, parent, wanted)), names
 
 
 def _values_in_order(
@@ -196,67 +206,83 @@ def _values_in_order(
 ) -> BoundQuery:
     """Return VALUES as a query whose rows keep their order."""
     check_targets(len(values.rows[0]), defined=planning.defined)
-    if values.more is not None and values.more.has_parameters:
-        found = _rows_of_arguments(planning, values, values.more, parent, wanted, numbered=True)
-        if found is not None:
-            relation, width = with_columns(*found), len(found[1])
-            number = Column(width, INT8, False)
-            names, keys = _value_names(width), ascending(number).keys
-            return BoundQuery(relation, tuple(range(width)), names, keys)
-    long = _long_values(planning, values, wanted)
-    if long is not None:
-        width, count = len(long.columns), len(long.rows)
-        rows_in_order = tuple([((*row, i), 1) for i, (row, _) in enumerate(long.rows)])
-        return BoundQuery(
-            Constant(rows_in_order, (*long.columns, ColumnType(INT8, False))),
-            tuple(range(width)),
-            _value_names(width),
-            ascending(Column(width, INT8, False)).keys if count > 1 else (),
-        )
+    width = len(values.rows[0])
+    names, places = _value_names(width), tuple(range(width))
+    by_number = ascending(Column(width, INT8, False)).keys
+    found = _rows_of_arguments(planning, values, parent, wanted, numbered=True)
+    if found is not None:
+        return BoundQuery(with_columns(*found), places, names, by_number)
+    pieces = _value_pieces(planning, values, parent, wanted)
+    if pieces is not None:
+        starts = accumulate((count for count, _ in pieces), initial=0)
+        numbered = [
+            (count, (*cells, ColumnValues(range(start, start + count), INT8)))
+            for (count, cells), start in zip(pieces, starts, strict=False)
+        ]
+        return BoundQuery(relation_of(numbered), places, names, by_number)
     rows = _value_rows(planning, values, parent, wanted)
-    names = _value_names(len(rows[0]))
-    numbered = [[*row, Literal(number, INT8)] for number, row in enumerate(rows)]
-    order_by = ascending(Column(len(names), INT8, False)).keys
-    return BoundQuery(
-        rows_relation(numbered if len(rows) > 1 else rows),
-        tuple(range(len(names))),
-        names,
-        order_by if len(rows) > 1 else (),
-    )
+    if len(rows) == 1:
+        return BoundQuery(rows_relation(rows), places, names, ())
+    in_order = [[*row, Literal(number, INT8)] for number, row in enumerate(rows)]
+    return BoundQuery(rows_relation(in_order), places, names, by_number)
 
 
 def _value_names(width: int) -> tuple[str, ...]:
     return tuple(f"column{i + 1}" for i in range(width))
 
 
-def _long_values(planning: Planning, values: ast.Values, wanted: Wanted) -> Constant | None:
-    """Return long VALUES of constants, bound by column; None if they need to be bound by row."""
+def _value_pieces(
+    planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted
+) -> list[Piece] | None:
+    """Return the rows of long VALUES, bound by their forms; None if that has to be by row."""
     more = values.more
-    if more is None or more.has_parameters:
+    if more is None or any(len(row) != len(values.rows[0]) for row in values.rows):
         return None
-    if len(values.rows) > 1 or more.width != len(values.rows[0]):
+    binder = binder_of_values(planning, parent)
+    kept: list[list[Cell]] = [[] for _ in values.rows]
+    try:
+        for column in zip(*values.rows, strict=True):
+            for cells, cell in zip(
+                kept, _value_cells(binder, column, more, len(kept[0]), wanted), strict=True
+            ):
+                if cell is None:
+                    return None
+                cells.append(cell)
+    except DatabaseError:
         return None
-    binder = binder_of_values(planning, None)
-    columns: list[Sequence[Datum]] = []
-    types: list[SqlType] = []
-    for i, expr in enumerate(values.rows[0]):
-        scalar, at = binder.bind(expr), at_of(expr)
-        kinds = [scalar, *kinds_of(more, i)]
-        if wanted is not None and i < len(wanted) and all(map(is_unknown, kinds)):
-            common = wanted[i]
+    return pieces_of(more, kept)
+
+
+def _value_cells(
+    binder: ExpressionBinder,
+    column: Sequence[ast.Expression],
+    more: FormRows,
+    place: int,
+    wanted: Wanted,
+) -> Iterator[Cell | None]:
+    """Yield a column of VALUES: its cells in the rows that are kept, and those of their forms."""
+    planning = binder.planning
+    columns = [more.columns.get(number) for number in range(len(column))]
+    texts = [None if each is None else each[place] for each in columns]
+    kinds = [
+        [binder.bind(expr)] if given is None else kinds_of_cell(binder, expr, given)
+        for expr, given in zip(column, texts, strict=True)
+    ]
+    scalars = [kind for each in kinds for kind in each]
+    offsets = [at_of(expr) for expr, each in zip(column, kinds, strict=True) for _ in each]
+    if wanted is not None and place < len(wanted) and all(map(is_unknown, scalars)):
+        common = wanted[place]
+    else:
+        common = _type_of_values(planning, scalars, offsets, wanted, place)
+
+    def convert(scalar: Scalar, at: int) -> Scalar:
+        return to_common(planning, scalar, common, "VALUES", at)
+
+    for expr, given, (first, *_) in zip(column, texts, kinds, strict=True):
+        if given is None:
+            yield convert(first, at_of(expr))
         else:
-            common = _type_of_values(planning, kinds, [at] * len(kinds), wanted, i)
-
-        def convert(value: Scalar, at: int, common: SqlType = common) -> Scalar:
-            return to_common(planning, value, common, "VALUES", at)
-
-        literal = convert(scalar, at)
-        rest = column_values(more, i, common, convert)
-        if rest is None or not isinstance(literal, Literal) or literal.type != common:
-            return None
-        columns.append([literal.value, *rest])
-        types.append(common)
-    return constant_of(columns, types)
+            yield bind_cell(binder, expr, given, common, convert)
 
 
 def _type_of_values(
@@ -275,18 +301,22 @@ def _type_of_values(
 def _rows_of_arguments(
     planning: Planning,
     values: ast.Values,
-    more: ConstantRows,
     parent: Scope | None,
     wanted: Wanted,
     *,
     numbered: bool = False,
 ) -> tuple[FlatMap, list[Scalar]] | None:
     """Return long VALUES with parameters, bound by column; None if that has to be by row."""
-    if len(values.rows) > 1 or more.width != len(values.rows[0]):
+    more = values.more
+    columns = None if more is None or not more.has_parameters else more.only_form
+    if columns is None:
         return None
 
     def convert_of(i: int, scalar: Scalar, at: int) -> Convert:
-        kinds = [scalar] if more.columns[i][0][0] == "$" else [scalar, *kinds_of(more, i)]
+        texts = columns[i]
+        kinds = [scalar]
+        if texts is not None and texts[0][0] != "$":
+            kinds = kinds_of_cell(binder, values.rows[0][i], texts)
         if wanted is not None and i < len(wanted) and all(map(is_unknown, kinds)):
             common = wanted[i]
         else:
@@ -294,14 +324,7 @@ def _rows_of_arguments(
         return lambda value, at: to_common(planning, value, common, "VALUES", at)
 
     binder = binder_of_values(planning, parent)
-    return bind_rows(binder, values.rows[0], more, convert_of, numbered=numbered)
-
-
-def constant_of(columns: Sequence[Sequence[Datum]], types: Sequence[SqlType]) -> Constant:
-    """Return columns of data as a relation."""
-    rows = tuple([(row, 1) for row in zip(*columns, strict=True)])
-    nullable = [None in column for column in columns]
-    return Constant(rows, tuple(map(ColumnType, types, nullable)))
+    return bind_rows(binder, values.rows[0], columns, convert_of, numbered=numbered)
 
 
 def binder_of_values(planning: Planning, parent: Scope | None) -> ExpressionBinder:

@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from sqlglot import exp
@@ -11,7 +11,8 @@ from foreshore.errors import FeatureNotSupported, SyntaxError_, UndefinedParamet
 from foreshore.identifiers import cut, fold
 from foreshore.interruptible import REQUESTS, safepoint
 from foreshore.sql import ast
-from foreshore.sql.ast.constant_rows import ConstantRows
+from foreshore.sql.ast.constant_list import ConstantList
+from foreshore.sql.ast.form_rows import FormRows
 from foreshore.sql.parse.grammar import nodes
 from foreshore.sql.parse.grammar.base import MAX_CHAIN, too_deep
 from foreshore.sql.parse.grammar.word_classes import NOT_COLUMN
@@ -257,16 +258,12 @@ class ExpressionConverter(ABC):
         if query is not None:
             return ast.InQuery(left, self.query(query), negated, at)
         items = self.all(node.expressions)
-        return ast.InList(left, items, negated, at, self.rest_of(items))
+        first = items[0].arg if isinstance(items[0], ast.CastTo) else items[0]
+        return ast.InList(left, items, negated, at, self.rest_at(getattr(first, "at", -1)))
 
-    def rest_of(self, items: Sequence[ast.Expression]) -> ConstantRows | None:
-        """Return the rest of a long list, of which these are the first items, or the first row."""
-        if not self.lists:
-            return None
-        first = items[0].items[0] if isinstance(items[0], ast.Row) else items[0]
-        if isinstance(first, ast.CastTo):
-            first = first.arg
-        return self.lists.pop(getattr(first, "at", -1), None)
+    def rest_at(self, at: int) -> ConstantList | FormRows | None:
+        """Return what was taken out of a long list whose first row, or value, is at an offset."""
+        return self.lists.pop(at, None) if self.lists else None
 
     def _quantified(self, node: nodes.Quantified) -> ast.Expression:
         right = node.expression

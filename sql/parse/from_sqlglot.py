@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
+from foreshore.sql.ast.form_rows import FormRows
 from foreshore.sql.parse.auto_cdc import column_names, sequence_columns
 from foreshore.sql.parse.expression_from_sqlglot import ExpressionConverter
 from foreshore.sql.parse.grammar import nodes
@@ -129,10 +130,15 @@ class Converter(ExpressionConverter):
                     self.all(row.expressions if isinstance(row, exp.Tuple) else [row])
                     for row in node.expressions
                 )
-                return ast.Values(rows, self.at(node), self.rest_of(rows[0]))
+                return ast.Values(rows, self.at(node), self._more_rows(node.expressions[0]))
             case exp.Select():
                 return self._select_body(node)
         return self.unexpected(node)
+
+    def _more_rows(self, row: exp.Expr) -> FormRows | None:
+        """Return all rows of long VALUES, of which this is the first."""
+        rest = self.rest_at(row.meta.get("open", -1))
+        return rest if isinstance(rest, FormRows) else None
 
     def _set_operation(self, node: exp.SetOperation) -> ast.SetOperation:
         kind: Any = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}[

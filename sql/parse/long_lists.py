@@ -1,36 +1,38 @@
-"""Long lists of constants, taken out of a text before it is tokenized.
+"""Long lists of rows or constants, taken out of a text before it is tokenized.
 
     VALUES (1, 'a'), (2, 'b'), ...      x IN (1, 2, ...)      (x, y) IN ((1, 2), (3, 4), ...)
 
-Tokens and syntax nodes for a constant take 30 us. So the first row, or value, of a list is left in
-the text, and blanks take the place of the others: offsets stay the same. `take_out` returns the
-others by the offset of the first row's first constant, and the node that has that constant gets
-them. The caller parses the text as it is if a list finds no node, or if anything fails.
+Tokens and syntax nodes for a constant take 30 us. So one row of each form (`row_forms.py`), or the
+first value of a list, is left in the text, and blanks take the place of the others: offsets stay
+the same. `take_out` returns what it took out by the offset of the first row's parenthesis, or of
+the first value, and the node that has it gets the rest. The caller parses the text as it is if a
+list finds no node, or if anything fails.
 """
 
 import re
-from functools import lru_cache
 
 from foreshore.interruptible import REQUESTS, safepoint
-from foreshore.sql.ast.constant_rows import CONSTANT, ConstantRows
+from foreshore.sql.ast.constant_list import CONSTANT, ConstantList
+from foreshore.sql.ast.form_rows import FormRows
 from foreshore.sql.parse.lexer import QUOTED_TEXT
+from foreshore.sql.parse.row_forms import BLANK, read_rows
 
 FEWEST = 32  # rows from which on a list is taken out
 SHORTEST = 256  # characters of a text that may have such a list
 
-Lists = dict[int, ConstantRows]
+Lists = dict[int, ConstantList | FormRows]
 
 _FLAGS = re.IGNORECASE | re.ASCII
 
 _LIST = re.compile(
     rf"(?P<quoted>{QUOTED_TEXT})"
-    rf"|\b(?:values|in\s*+\()\s*+(?P<row>\(\s*+(?P<first>{CONSTANT})(?:\s*+,\s*+{CONSTANT})*+\s*+\))"
+    rf"|\b(?:values|(?P<in>in)\s*+\(){BLANK}(?=(?P<rows>\())"
     rf"|\bin\s*+\(\s*+(?P<value>{CONSTANT})"
     r"""|(?:(?!e'|values\b|in\b)\w++|[^\w'"$/-]){1,1000}+""",  # in steps that let others run
     _FLAGS | re.DOTALL,
 )
-_ROW_PARTS = re.compile(CONSTANT, _FLAGS)
 _MORE = re.compile(r"\s*+,", _FLAGS)
+_REST = re.compile(rf"(?:\s*+,\s*+{CONSTANT})++(?=\s*+\))", _FLAGS)
 
 
 def take_out(text: str, start: int, end: int) -> tuple[str, Lists]:
@@ -39,30 +41,29 @@ def take_out(text: str, start: int, end: int) -> tuple[str, Lists]:
     if end - start < SHORTEST:
         return text[start:end], lists
     pieces, done = [], start
-    for match in _LIST.finditer(text, start, end):
+    at = start
+    while (match := _LIST.search(text, at, end)) is not None:
         if REQUESTS:
             safepoint()
-        row = match.group("row")
-        if row is None and match.group("value") is None:
+        at = match.end()
+        taken: ConstantList | FormRows | None = None
+        if match["rows"] is not None:
+            taken = read_rows(text, at, end, FEWEST, is_in_list=match["in"] is not None)
+        elif match["value"] is not None:
+            taken = _rest_of_values(text, at, end)
+        if taken is None:
             continue
-        width = 0 if row is None else len(_ROW_PARTS.findall(row))
-        rest = _rest_of_list(width).match(text, match.end(), end)
-        if rest is None or _MORE.match(text, rest.end(), end):
-            continue
-        rows = ConstantRows(text, rest.start(), rest.end(), max(width, 1))
-        if len(rows) < FEWEST:
-            continue
-        lists[match.start("first" if width else "value")] = rows
-        pieces += [text[done : rest.start()], " " * (rest.end() - rest.start())]
-        done = rest.end()
+        lists[at if match["rows"] is not None else match.start("value")] = taken
+        for gap in taken.gaps:
+            pieces += [text[done : gap[0]], " " * (gap[1] - gap[0])]
+            at = done = gap[1]
     return "".join([*pieces, text[done:end]]), lists
 
 
-@lru_cache(256)
-def _rest_of_list(width: int) -> re.Pattern[str]:
-    """Return what matches further rows of `width` constants, or further values if that is 0."""
-    row = rf"{CONSTANT}(?:\s*+,\s*+{CONSTANT}){{{max(width, 1) - 1}}}"
-    if width:
-        row = rf"\(\s*+{row}\s*+\)"
-        return re.compile(rf"(?:\s*+,\s*+{row})++", _FLAGS)
-    return re.compile(rf"(?:\s*+,\s*+{row})++(?=\s*+\))", _FLAGS)
+def _rest_of_values(text: str, at: int, end: int) -> ConstantList | None:
+    """Return the rest of a list of values after the first; None if it is not long."""
+    rest = _REST.match(text, at, end)
+    if rest is None or _MORE.match(text, rest.end(), end):
+        return None
+    values = ConstantList(text, rest.start(), rest.end())
+    return values if len(values) >= FEWEST else None

@@ -9,6 +9,8 @@ and other text is rejected where PostgreSQL would reject it. Text that is too lo
 deeply raises 54001 before or during parsing.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,6 +18,7 @@ from sqlglot.tokens import Token as SqlglotToken
 
 from foreshore.errors import DatabaseError, StatementTooComplex, SyntaxError_
 from foreshore.sql import ast
+from foreshore.sql.ast.form_rows import FormRows
 from foreshore.sql.parse.dialect import moved
 from foreshore.sql.parse.grammar.base import too_deep
 from foreshore.sql.parse.lexer import END, WORD, Token, tokenize
@@ -80,12 +83,30 @@ def _without_long_lists(text: str, start: int, end: int) -> list[Statement] | No
     if not lists:
         return None
     try:
-        for rows in lists.values():
-            rows.types = {each: _type_of(each) for each in rows.casts}
+        for each in list(lists.values()):
+            if isinstance(each, FormRows):
+                each.parse = partial(_rows_as_written, each)
+            else:
+                each.types = {type: _type_of(type) for type in each.casts}
         statements = _tokenized(text, start, short, lists)
     except DatabaseError:
         return None
     return None if lists else statements  # each list has to be found by its node
+
+
+def _rows_as_written(rows: FormRows) -> tuple[Any, ...]:
+    """Return the syntax of rows that were taken out: rows of VALUES, or items of IN."""
+    before, after = ("0 IN (", ")") if rows.is_in_list else ("VALUES ", "")
+    text = rows.text[: rows.end] + after
+    found = _moved_tokens(before + text[rows.start :], rows.start - len(before), ())
+    parser = StatementParser(text, *found)
+    if not rows.is_in_list:
+        values = parser.query().body
+        assert isinstance(values, ast.Values), values
+        return values.rows
+    items = parser.expression()
+    assert isinstance(items, ast.InList), items
+    return items.items
 
 
 def _type_of(text: str) -> ast.TypeName:
@@ -98,7 +119,19 @@ def _type_of(text: str) -> ast.TypeName:
 
 def _tokenized(text: str, start: int, short: str, lists: Lists) -> list[Statement]:
     """Return the statements of `short`: a piece of `text`, from `start`, without long lists."""
-    gaps = sorted((rows.start - start, rows.end - start) for rows in lists.values())
+    gaps = sorted((a - start, b - start) for each in lists.values() for a, b in each.gaps)
+    tokens, found = _moved_tokens(short, start, gaps)
+    try:
+        return _statements(text, tokens, found, lists)
+    finally:
+        _release(tokens)
+        _release(found)
+
+
+def _moved_tokens(
+    short: str, start: int, gaps: Sequence[tuple[int, int]]
+) -> tuple[list[Token], list[SqlglotToken]]:
+    """Return the tokens of the part of a text that begins at `start`, with offsets in the text."""
     try:
         tokens, found = tokenize(short, gaps)
     except DatabaseError as error:
@@ -110,11 +143,7 @@ def _tokenized(text: str, start: int, short: str, lists: Lists) -> list[Statemen
             Token(each.kind, each.value, each.start + start, each.end + start) for each in tokens
         ]
         found = [moved(each, start) for each in found]
-    try:
-        return _statements(text, tokens, found, lists)
-    finally:
-        _release(tokens)
-        _release(found)
+    return tokens, found
 
 
 def _release(tokens: list[Any]) -> None:

@@ -41,7 +41,7 @@ class QueryParser(Cursor):
         self._parser = new_parser()
         self._converter = Converter(text, self._statement_of)
         self._converter.lists = {} if lists is None else lists
-        self._rests = {rest.start: rest.end for rest in self._converter.lists.values()}
+        self._rests = dict(gap for rest in self._converter.lists.values() for gap in rest.gaps)
 
     @property
     def last_end(self) -> int:

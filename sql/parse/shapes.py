@@ -21,7 +21,8 @@ import msgspec
 
 from foreshore.errors import DatabaseError
 from foreshore.sql import ast
-from foreshore.sql.ast.constant_rows import OF_PARAMETER, ConstantRows, integers, unquoted
+from foreshore.sql.ast.constant_list import OF_PARAMETER, ConstantList, integers, unquoted
+from foreshore.sql.ast.form_rows import FormRows
 from foreshore.sql.parse.long_lists import FEWEST, Lists, take_out
 from foreshore.sql.parse.parse import Statement
 from foreshore.sql.parse.string_constants import decode_escapes
@@ -79,6 +80,8 @@ def shape_of(text: str, start: int = 0, end: int | None = None) -> Shape | None:
     lists: Lists = {}
     if not has_comments and text.count(",", start, end) >= FEWEST - 1:
         short, lists = take_out(text, start, end)
+        if any(isinstance(each, FormRows) for each in lists.values()):
+            return None
         text = text[:start] + short + text[end:]
     for found in _LITERAL.finditer(text, start, end) if matches is None else matches:
         literal, at = found[0], found.start()
@@ -128,6 +131,7 @@ def shape_of(text: str, start: int = 0, end: int | None = None) -> Shape | None:
         starts.append(at)
         done = found.end()
         if lists and (rest := lists.pop(at, None)) is not None:
+            assert isinstance(rest, ConstantList), rest
             more = _rest_of(rest, mark)
             if more is None:
                 return None
@@ -141,15 +145,12 @@ def shape_of(text: str, start: int = 0, end: int | None = None) -> Shape | None:
     return Shape(key, values, starts) if len(key) <= LONGEST_KEY else None
 
 
-def _rest_of(rest: ConstantRows, mark: str) -> Sequence[int | str] | None:
+def _rest_of(rest: ConstantList, mark: str) -> Sequence[int | str] | None:
     """Return the values of a long list but for the first, which has a mark; None: none for all."""
-    if rest.width > 1:
-        return None
-    (texts,) = rest.columns
     if mark == "$i":
-        return integers(texts)
-    if mark == "$s" and all(text[0] == "'" for text in texts):
-        return list(map(unquoted, texts))
+        return integers(rest.texts)
+    if mark == "$s" and all(text[0] == "'" for text in rest.texts):
+        return list(map(unquoted, rest.texts))
     return None
 
 
@@ -239,6 +240,8 @@ def _constants(tree: object) -> Iterator[ast.String | ast.Number]:
             return
         for name in tree.__struct_fields__:
             value = getattr(tree, name)
+            if name in ("rows", "items") and isinstance(getattr(tree, "more", None), FormRows):
+                continue  # the other rows have literals of their own
             if not _names_columns(tree, name):
                 yield from _constants(value)
             elif isinstance(value, tuple):
@@ -254,9 +257,7 @@ _COLUMN_NUMBERS = {
 
 
 def _names_columns(tree: ast.Syntax, name: str) -> bool:
-    """Whether a constant in a field of a node is the number of a column, or a part of VALUES."""
-    if isinstance(tree, ast.Values) and tree.more is not None:
-        return name == "rows"
+    """Whether a constant in a field of a node is the number of a column."""
     if isinstance(tree, ast.Select):
         return name in ("group_by", "distinct")
     return _COLUMN_NUMBERS.get(type(tree)) == name

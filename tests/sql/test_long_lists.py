@@ -22,7 +22,7 @@ from foreshore.expr.keys import Elements
 from foreshore.sql import ast
 from foreshore.sql.bind import long_lists as bound_lists
 from foreshore.sql.bind import predicates
-from foreshore.sql.bind.constant_rows import _as_written
+from foreshore.sql.bind.constant_columns import _as_written
 from foreshore.sql.bind.planning import ParameterTypes
 from foreshore.sql.optimize.lookup import literal_lookup, predicates_of
 from foreshore.sql.parse import long_lists

@@ -62,7 +62,8 @@ def taken(script: Script) -> list[Statement]:
 def shown(statements: list[Statement]) -> list[str]:
     """Return all that there is in statements, as text."""
     return [
-        re.sub(r"<[\w.]*ConstantRows object at \w+>", "rows", repr(each)) for each in statements
+        re.sub(r"<[\w.]*(?:ConstantList|FormRows) object at \w+>", "rows", repr(each))
+        for each in statements
     ]
 
 

@@ -1,12 +1,14 @@
 """Bind INSERT."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import msgspec
 
 from foreshore.constraint import Unique
 from foreshore.errors import (
+    DatabaseError,
     FeatureNotSupported,
     InvalidColumnReference,
     SyntaxError_,
@@ -18,7 +20,6 @@ from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     TRUE,
     Column,
-    Literal,
     LocalGet,
     Map,
     OrderKey,
@@ -29,18 +30,24 @@ from foreshore.expr.ir import (
 from foreshore.expr.traversal import sources_of
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
-from foreshore.sql.ast.constant_rows import ConstantRows
 from foreshore.sql.bind.argument_rows import bind_rows
 from foreshore.sql.bind.binder import Clause
 from foreshore.sql.bind.bound_query import filtered, relation_and_order
 from foreshore.sql.bind.coerce import assign
-from foreshore.sql.bind.constant_rows import column_values
 from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.form_rows import (
+    Cell,
+    Convert,
+    Piece,
+    bind_cell,
+    pieces_of,
+    relation_of,
+)
 from foreshore.sql.bind.near_columns import hint_for
 from foreshore.sql.bind.needs import moved
 from foreshore.sql.bind.planning import Planning
 from foreshore.sql.bind.positions import at_of
-from foreshore.sql.bind.query import bind_query, constant_of, rows_relation
+from foreshore.sql.bind.query import bind_query, rows_relation
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.sets import selected_row
@@ -65,7 +72,9 @@ from foreshore.sql.bind.writes.target import (
 )
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.plan import Insert, OnConflict, RowCheck
-from foreshore.types import INT8, ColumnType, Datum, SqlType
+from foreshore.types import INT8, ColumnType
+
+T = TypeVar("T")
 
 
 def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
@@ -329,17 +338,56 @@ def _values(
     statement: ast.InsertStatement,
     values: ast.Values,
 ) -> Relation:
+    """Return rows of the table."""
+    arguments = _rows_of_arguments(planning, item, positions, statement, values)
+    if arguments is not None:
+        return arguments
+    pieces = _value_pieces(planning, item, positions, statement, values)
+    given = values.rows if pieces is not None else values.whole
+    rows = (
+        []
+        if pieces is not None
+        else _value_rows(planning, item, positions, statement, values, given)
+    )
+    places = {position: place for place, position in enumerate(positions[: len(given[0])])}
+    # A column generated in every row is generated for all of them at once.
+    numbered = {
+        i
+        for i in range(len(item.desc.names))
+        if has_side_effects(default_of(planning, item, i))
+        and (i not in places or all(_is_default(exprs[places[i]]) for exprs in given))
+    }
+    others = [i for i in range(len(item.desc.names)) if i not in numbered]
+
+    def of_table(cells: Sequence[T]) -> list[T | Scalar]:
+        return [cells[places[i]] if i in places else default_of(planning, item, i) for i in others]
+
+    if pieces is None:
+        relation = rows_relation(list(map(of_table, rows)))
+    else:
+        relation = relation_of([(count, of_table(cells)) for count, cells in pieces])
+    columns = columns_of(relation)
+    return _with_defaults(
+        planning,
+        item,
+        relation,
+        {i: Column(k, columns[k].type, columns[k].nullable) for k, i in enumerate(others)},
+    )
+
+
+def _value_rows(
+    planning: Planning,
+    item: ItemView,
+    positions: tuple[int, ...],
+    statement: ast.InsertStatement,
+    values: ast.Values,
+    given: Sequence[Sequence[ast.Expression]],
+) -> list[list[Scalar]]:
+    """Return the scalars of VALUES, row by row."""
     binder = ExpressionBinder(planning, Scope(), Clause("VALUES"))
-    width = len(values.rows[0])
-    types = [column.type for column in item.desc.columns]
-    names = item.desc.names
-    long = _long_values(planning, item, positions, statement, values)
-    if long is not None:
-        return long
     rows: list[list[Scalar]] = []
-    given = values.whole
     for exprs in given:
-        if len(exprs) != width:
+        if len(exprs) != len(given[0]):
             raise SyntaxError_(
                 "VALUES lists must all be the same length", position=at_of(exprs[0]) + 1
             )
@@ -355,98 +403,117 @@ def _values(
             values.at,
             explicit=statement.columns is not None,
         )
-        row: list[Scalar] = []
-        for position, expr in zip(positions, exprs, strict=False):
-            if isinstance(expr, ast.Default) or _ignores_given_value(item, position, statement):
-                row.append(default_of(planning, item, position))
-                continue
-            if statement.overriding is None or is_stored(item, position):
-                refuse_generated(item, position, "insert")
-            scalar = binder.bind(expr)
-            row.append(assign(planning, scalar, types[position], names[position], at_of(expr)))
-        rows.append(row)
-    places = {position: place for place, position in enumerate(positions[:width])}
-    # A column generated in every row is generated for all of them at once.
-    numbered = {
-        i
-        for i in range(len(types))
-        if has_side_effects(default_of(planning, item, i))
-        and (i not in places or all(_is_default(exprs[places[i]]) for exprs in given))
-    }
-    others = [i for i in range(len(types)) if i not in numbered]
-    relation = rows_relation(
-        [
-            [row[places[i]] if i in places else default_of(planning, item, i) for i in others]
-            for row in rows
-        ]
-    )
-    columns = columns_of(relation)
-    return _with_defaults(
-        planning,
-        item,
-        relation,
-        {i: Column(k, columns[k].type, columns[k].nullable) for k, i in enumerate(others)},
-    )
+        rows.append(
+            [
+                _value(binder, item, position, statement, expr)
+                for position, expr in zip(positions, exprs, strict=False)
+            ]
+        )
+    return rows
 
 
-def _long_values(
+def _value(
+    binder: ExpressionBinder,
+    item: ItemView,
+    position: int,
+    statement: ast.InsertStatement,
+    expr: ast.Expression,
+) -> Scalar:
+    """Return the value that is given for a column, or its default."""
+    if not _takes_value(item, position, statement, expr):
+        return default_of(binder.planning, item, position)
+    return _assign_to(binder.planning, item, position)(binder.bind(expr), at_of(expr))
+
+
+def _takes_value(
+    item: ItemView, position: int, statement: ast.InsertStatement, expr: ast.Expression
+) -> bool:
+    """Return whether a column takes what is given; raises an error if it is always generated."""
+    if isinstance(expr, ast.Default) or _ignores_given_value(item, position, statement):
+        return False
+    if statement.overriding is None or is_stored(item, position):
+        refuse_generated(item, position, "insert")
+    return True
+
+
+def _assign_to(planning: Planning, item: ItemView, position: int) -> Convert:
+    """Return what assigns a scalar to a column."""
+    type, name = item.desc.columns[position].type, item.desc.names[position]
+    return lambda scalar, at: assign(planning, scalar, type, name, at)
+
+
+def _value_pieces(
     planning: Planning,
     item: ItemView,
     positions: tuple[int, ...],
     statement: ast.InsertStatement,
     values: ast.Values,
-) -> Relation | None:
-    """Return rows of the table of long VALUES, bound by column; None if that has to be by row."""
-    more, (first, *others) = values.more, values.rows
-    if more is None or others or len(first) > len(positions) or more.width != len(first):
+) -> list[Piece] | None:
+    """Return the rows of long VALUES, bound by their forms; None if that has to be by row."""
+    more, rows = values.more, values.rows
+    if more is None or not _have_width_of(positions, statement, rows):
         return None
-    if len(first) < len(positions) and statement.columns is not None:
-        return None
-    for position, expr in zip(positions, first, strict=False):
-        if isinstance(expr, ast.Default) or _ignores_given_value(item, position, statement):
-            return None
-        if statement.overriding is None or is_stored(item, position):
-            refuse_generated(item, position, "insert")
     binder = ExpressionBinder(planning, Scope(), Clause("VALUES"))
-    if more.has_parameters:
-        return _rows_of_arguments(planning, item, positions, binder, first, more)
-    columns: list[Sequence[Datum]] = []
-    types: list[SqlType] = []
-    for i, (position, expr) in enumerate(zip(positions, first, strict=False)):
-        type, name = item.desc.columns[position].type, item.desc.names[position]
+    kept: list[list[Cell]] = []
+    try:
+        for number, exprs in enumerate(rows):
+            columns = more.columns.get(number)
+            cells: list[Cell] = []
+            for i, (position, expr) in enumerate(zip(positions, exprs, strict=False)):
+                texts = None if columns is None else columns[i]
+                if texts is None or not _takes_value(item, position, statement, expr):
+                    scalar = _value(binder, item, position, statement, expr)
+                    if columns is not None and has_side_effects(scalar) and (
+                        not all(_is_default(row[i]) for row in rows)
+                    ):  # fmt: skip
+                        return None
+                    cells.append(scalar)
+                    continue
+                type = item.desc.columns[position].type
+                convert = _assign_to(planning, item, position)
+                cell = bind_cell(binder, expr, texts, type, convert)
+                if cell is None:
+                    return None
+                cells.append(cell)
+            kept.append(cells)
+    except DatabaseError:
+        return None
+    return pieces_of(more, kept)
 
-        def convert(scalar: Scalar, at: int, type: SqlType = type, name: str = name) -> Scalar:
-            return assign(planning, scalar, type, name, at)
 
-        literal = convert(binder.bind(expr), at_of(expr))
-        rest = column_values(more, i, type, convert)
-        if rest is None or not isinstance(literal, Literal) or literal.type != type:
-            return None
-        columns.append([literal.value, *rest])
-        types.append(type)
-    relation = constant_of(columns, types)
-    given: dict[int, Scalar] = {
-        position: Column(i, column.type, column.nullable)
-        for i, (position, column) in enumerate(zip(positions, relation.columns, strict=False))
-    }
-    return _with_defaults(planning, item, relation, given)
+def _have_width_of(
+    positions: tuple[int, ...],
+    statement: ast.InsertStatement,
+    rows: Sequence[Sequence[ast.Expression]],
+) -> bool:
+    """Return whether all rows have a value for each of the columns that are to have one."""
+    width = len(rows[0])
+    if width > len(positions) or any(len(row) != width for row in rows):
+        return False
+    return width == len(positions) or statement.columns is None
 
 
 def _rows_of_arguments(
     planning: Planning,
     item: ItemView,
     positions: tuple[int, ...],
-    binder: ExpressionBinder,
-    first: Sequence[ast.Expression],
-    more: ConstantRows,
+    statement: ast.InsertStatement,
+    values: ast.Values,
 ) -> Relation | None:
     """Return rows of the table of long VALUES with parameters; None if that has to be by row."""
-
-    def convert_of(i: int, scalar: Scalar, at: int) -> Callable[[Scalar, int], Scalar]:
-        type, name = item.desc.columns[positions[i]].type, item.desc.names[positions[i]]
-        return lambda scalar, at: assign(planning, scalar, type, name, at)
-
-    found = bind_rows(binder, first, more, convert_of)
+    more, first = values.more, values.rows[0]
+    columns = None if more is None or not more.has_parameters else more.only_form
+    if columns is None or not _have_width_of(positions, statement, values.rows):
+        return None
+    if not all(
+        _takes_value(item, position, statement, expr)
+        for position, expr in zip(positions, first, strict=False)
+    ):
+        return None
+    binder = ExpressionBinder(planning, Scope(), Clause("VALUES"))
+    found = bind_rows(
+        binder, first, columns, lambda i, scalar, at: _assign_to(planning, item, positions[i])
+    )
     if found is None:
         return None
     rows, scalars = found

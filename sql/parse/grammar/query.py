@@ -310,9 +310,12 @@ class Parser(HintParser):
         """Parse a row of VALUES, or what DISTINCT ON has in parentheses."""
         if not self._match(TokenType.L_PAREN, advance=False):
             self.fail(self._curr)
+        start = self._curr.start
         row = super()._parse_value(values)
-        if row is not None and not row.expressions:
-            self.fail(self._prev)
+        if row is not None:
+            if not row.expressions:
+                self.fail(self._prev)
+            row.meta["open"] = start
         return row
 
     def _is_combined(self) -> bool:

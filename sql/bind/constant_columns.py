@@ -1,4 +1,4 @@
-"""Bind long lists of constants column by column; see `sql/parse/long_lists.py`.
+"""Bind constants of long lists column by column; see `sql/parse/long_lists.py`.
 
 A column of integers is converted by the kernel of its cast. Arrow reads fractions, ISO dates and
 times that the column holds as they are written; any other constant is converted by itself. None is
@@ -9,16 +9,18 @@ one by one, which finds the first error and its position.
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 
 import pyarrow as pa
 
 from foreshore.datum import from_array, to_array
 from foreshore.errors import DatabaseError
 from foreshore.expr.columns import type_of
-from foreshore.expr.evaluate import outcome
+from foreshore.expr.evaluate import constant as computed
+from foreshore.expr.evaluate import is_constant, outcome
 from foreshore.expr.ir import Column, Literal, Scalar
 from foreshore.sql import ast
-from foreshore.sql.ast.constant_rows import ConstantRows, integers, unquoted
+from foreshore.sql.ast.constant_list import integers, unquoted
 from foreshore.sql.bind.coerce import number
 from foreshore.types import BOOL, INT4, TEXT, UNKNOWN, Datum, SqlType, arrow_type
 
@@ -27,11 +29,12 @@ INTEGERS = ("int2", "int4", "int8")
 Convert = Callable[[Scalar, int], Scalar]
 
 
-def kinds_of(rows: ConstantRows, column: int) -> list[Scalar]:
-    """Return a literal of each type that the constants of a column have."""
-    texts = rows.columns[column]
+def kinds_of(texts: list[str]) -> list[Scalar]:
+    """Return a literal of each type that constants have."""
     if integers(texts) is not None:
         return [Literal(0, INT4)]
+    if _begins(texts) == {"'"}:
+        return [constant(texts[0])]
     found: dict[SqlType, Scalar] = {}
     for text in texts:
         scalar = constant(text)
@@ -39,16 +42,15 @@ def kinds_of(rows: ConstantRows, column: int) -> list[Scalar]:
     return list(found.values())
 
 
-def fits(rows: ConstantRows, types: Sequence[SqlType]) -> bool:
-    """Whether constants are compared with `types` as they are: integers, or strings as text."""
-    if len(types) != rows.width:
-        return False
-    for column, type in enumerate(types):
-        texts = rows.columns[column]
-        strings = type == TEXT and all(text[0] == "'" for text in texts)
-        if not strings and not (type.name in INTEGERS and integers(texts) is not None):
-            return False
-    return True
+def fits(texts: list[str], type: SqlType) -> bool:
+    """Whether constants are compared with a `type` as they are: integers, or strings as text."""
+    if type == TEXT:
+        return _begins(texts) == {"'"}
+    return type.name in INTEGERS and integers(texts) is not None
+
+
+def _begins(texts: list[str]) -> set[str]:
+    return set(map(itemgetter(0), texts))
 
 
 def constant(text: str) -> Scalar:
@@ -64,36 +66,59 @@ def constant(text: str) -> Scalar:
 
 
 def column_values(
-    rows: ConstantRows, column: int, type: SqlType, convert: Convert
+    texts: list[str],
+    at: int,
+    type: SqlType,
+    convert: Convert,
+    through: Sequence[SqlType] | None = (),
 ) -> Sequence[Datum] | None:
-    """Return a column's constants after `convert`, which makes literals of `type`.
+    """Return constants after `convert`, which makes literals of `type`.
 
-    `convert` takes a scalar and an offset for errors.
+    `convert` takes a scalar and an offset for errors. It casts to the types `through` before; None:
+    it does something else.
     """
-    texts = rows.columns[column]
+    begins = _begins(texts)
+    if begins & {"n", "N"} and begins - {"n", "N"}:
+        given = [text for text in texts if text[0] not in "nN"]
+        values = column_values(given, at, type, convert, through)
+        null = column_values(["NULL"], at, type, convert, through)
+        if values is None or null is None:
+            return None
+        rest = iter(values)
+        return [null[0] if text[0] in "nN" else next(rest) for text in texts]
     numbers = integers(texts)
     try:
         if numbers is not None:
-            return _converted(numbers, convert(Column(0, INT4, nullable=False), rows.start), type)
-        first = convert(constant(texts[0]), rows.start)
-        if type == TEXT == type_of(first) and all(text[0] == "'" for text in texts):
-            return list(map(unquoted, texts))
-        if type_of(first) == type and (values := _as_written(texts, type)) is not None:
-            return values
+            return _converted(numbers, convert(Column(0, INT4, nullable=False), at), type)
+        if through is not None and type_of(convert(constant(texts[0]), at)) == type:
+            found = _as_written(texts, type, through)
+            if found is not None:
+                return found
         known: dict[str, Datum] = {}
         for text in texts:
             if text not in known:
-                scalar = convert(constant(text), rows.start)
-                if not isinstance(scalar, Literal) or scalar.type != type:
+                literal = _literal(convert(constant(text), at))
+                if literal is None or literal.type != type:
                     return None
-                known[text] = scalar.value
+                known[text] = literal.value
     except DatabaseError:
         return None
     return [known[text] for text in texts]
 
 
+def _literal(scalar: Scalar) -> Literal | None:
+    """Return a converted constant as one; None if that is not known before execution."""
+    if isinstance(scalar, Literal) or not is_constant(scalar):
+        return scalar if isinstance(scalar, Literal) else None
+    value = computed(scalar)
+    return None if isinstance(value, str) else value
+
+
 _DATE = r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}"
+_TEXTS = ("text", "varchar")
 _AS_WRITTEN = {
+    "int8": r"-?[0-9]{1,19}",
+    "float8": r"(?:-(?=[0.]*+[1-9]))?+[0-9]{1,15}(?:\.[0-9]{1,15})?",
     "date": f"'{_DATE}'",
     "timestamp": rf"'{_DATE}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}})?'",
 }
@@ -111,16 +136,24 @@ def _written_form(type: SqlType) -> re.Pattern[str] | None:
     return None if form is None else re.compile(form)
 
 
-def _as_written(texts: list[str], type: SqlType) -> Sequence[Datum] | None:
-    """Return the values of constants if all are fractions, dates or times as `type` has them."""
+def _as_written(
+    texts: list[str], type: SqlType, through: Sequence[SqlType] = ()
+) -> Sequence[Datum] | None:
+    """Return the values of constants if they are written as `type` has them."""
+    is_quoted = texts[0][0] == "'"
+    if type.name in _TEXTS:
+        longest = max(map(len, texts)) - 2
+        keeps = (e.name in _TEXTS and (e.length or longest) >= longest for e in (type, *through))
+        return list(map(unquoted, texts)) if _begins(texts) == {"'"} and all(keeps) else None
     form = _written_form(type)
+    if any(each.name != type.name or each.length not in (None, type.length) for each in through):
+        return None
     if form is None or not all(map(form.fullmatch, texts)):
         return None
-    is_quoted = texts[0][0] == "'"
     written = pa.array([text[1:-1] for text in texts] if is_quoted else texts, pa.string())
     try:
         return from_array(written.cast(arrow_type(type)), type)
-    except pa.ArrowInvalid:  # February 30
+    except pa.ArrowInvalid:  # February 30, or no int8
         return None
 
 

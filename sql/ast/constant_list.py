@@ -18,53 +18,51 @@ CONSTANT = (
 _CONSTANT = re.compile(CONSTANT, re.IGNORECASE | re.ASCII)
 
 
-class ConstantRows:
-    """Rows of `width` constants within [start, end) of `text`.
+class ConstantList:
+    """Constants within [start, end) of `text`, which follow the first of `x IN (...)`.
 
-    They are numbers, strings, NULL, TRUE, FALSE and parameters. A string has no backslash.
-    `columns` has the constants as written, a list for each column. `types` are the syntax of the
-    types to which parameters are cast, by their texts; the parser adds them.
+    They are numbers, strings, NULL, TRUE, FALSE and parameters. A string has no backslash. `types`
+    are the syntax of the types to which parameters are cast, by their texts; the parser adds them.
     """
 
-    __slots__ = ("columns", "end", "start", "text", "types", "width")
+    __slots__ = ("end", "start", "text", "texts", "types")
 
-    def __init__(self, text: str, start: int, end: int, width: int) -> None:
+    def __init__(self, text: str, start: int, end: int) -> None:
         self.text = text
         self.start = start
         self.end = end
-        self.width = width
-        found = _CONSTANT.findall(text, start, end)
-        self.columns = [found[i::width] for i in range(width)]
+        self.texts: list[str] = _CONSTANT.findall(text, start, end)
         self.types: dict[str, Any] = {}
 
     def __len__(self) -> int:
-        return len(self.columns[0])
+        return len(self.texts)
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """The ranges that the syntax has not."""
+        return [(self.start, self.end)]
 
     @property
     def has_parameters(self) -> bool:
         """Whether a constant is a parameter."""
-        return any(text[0] == "$" for texts in self.columns for text in texts)
+        return any(text[0] == "$" for text in self.texts)
 
     @property
     def casts(self) -> set[str]:
         """The types to which parameters are cast, as written."""
         if self.text.find("::", self.start, self.end) < 0:
             return set()
-        given = (text for texts in self.columns for text in texts if text[0] == "$")
+        given = (text for text in self.texts if text[0] == "$")
         return {text.partition("::")[2] for text in given} - {""}
 
-    def placed(self) -> Iterator[list[tuple[str, int]]]:
-        """Yield the rows: each constant as written, and its offset in the text."""
-        row = []
+    def placed(self) -> Iterator[tuple[str, int]]:
+        """Yield the constants as written, and their offsets in the text."""
         for match in _CONSTANT.finditer(self.text, self.start, self.end):
-            row.append((match.group(), match.start()))
-            if len(row) == self.width:
-                yield row
-                row = []
+            yield match.group(), match.start()
 
 
 # In the place of the rest of a list for which there is one parameter (`sql/parse/shapes.py`).
-OF_PARAMETER = ConstantRows("", 0, 0, 1)
+OF_PARAMETER = ConstantList("", 0, 0)
 
 
 def integers(texts: list[str]) -> list[int] | None:
