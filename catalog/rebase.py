@@ -47,12 +47,14 @@ def rebased(transaction: Transaction, now: State) -> Transaction:
     return transaction.rebased(now, changed)
 
 
-def without_dropped(state: State, planned: Mapping[GlobalId, "Planned"]) -> State:
+def without_dropped(state: State, now: State, planned: Mapping[GlobalId, "Planned"]) -> State:
     """Return a transaction's `state` without the items that other sessions have dropped since.
 
-    These have no plan any more; what depends on them goes with them.
+    They are not in the state that is committed `now` and have no plan any more; what depends on
+    them goes with them.
     """
-    dropped = [each.id for each in state.all(Item) if each.id not in planned]
+    changed = map(state.get, state.changed(now))
+    dropped = [each.id for each in changed if isinstance(each, Item) and each.id not in planned]
     gone = {id for each in dropped for id in state.above(each)}
     return with_objects(state, dict.fromkeys(gone)) if gone else state
 

@@ -1,6 +1,6 @@
 """Rows of relations of the catalog as tuples, found by values of their columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from foreshore.adapter.introspection.live_relations import live_settings
 from foreshore.adapter.introspection.relations import origin_of
 from foreshore.adapter.plans.catalog_relations import NAMED
 from foreshore.adapter.statement.context import StatementContext
+from foreshore.catalog.builtin.parts import RelationRows
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.builtin.settings import setting_row
@@ -22,17 +23,85 @@ from foreshore.table_rows import Row
 from foreshore.types import ColumnType, Datum
 
 MOST = 20_000  # rows of a relation whose values are put into a dictionary: some milliseconds
+MOST_CHANGED = 8  # parts of an earlier state that are gone, and that are new
 
 
-class KeyedRows:
-    """The rows of a relation, by columns that are looked up for the first time when needed."""
+class _Part:
+    """Rows by columns that are looked up for the first time when needed."""
 
     def __init__(self, columns: Sequence[ColumnType], rows: pa.Table) -> None:
+        self.rows = rows
         self._types = [column.type for column in columns]
-        self._rows = rows
         self._readers: dict[int, Reader] = {}
         self._reads: dict[frozenset[int], list[Reader]] = {}  # of rows with some columns
         self._places: dict[tuple[int, ...], dict[Row, list[int]]] = {}
+
+    def places(self, columns: tuple[int, ...], keys: Sequence[Row]) -> Sequence[int]:
+        """Return the places of rows with one of `keys` in some columns."""
+        if not columns:
+            return range(self.rows.num_rows)
+        by_key = self._places.get(columns)
+        if by_key is None:
+            by_key = self._places_by(columns)
+        return [at for key in keys for at in by_key.get(key, ())]
+
+    def read(self, places: Sequence[int], used: frozenset[int]) -> list[Row]:
+        """Return the rows at some places, with the columns that are `used`."""
+        reads = self._reads.get(used)
+        if reads is None:
+            reads = [self._reader(i) if i in used else _skipped for i in range(len(self._types))]
+            self._reads[used] = reads
+        return [tuple([read(at) for read in reads]) for at in places]
+
+    def _places_by(self, columns: tuple[int, ...]) -> dict[Row, list[int]]:
+        found: dict[Row, list[int]] = {}
+        self._places[columns] = found
+        values = [from_array(flat(self.rows.column(i)), self._types[i]) for i in columns]
+        for place, each in enumerate(zip(*values, strict=True)):
+            found.setdefault(each, []).append(place)
+        return found
+
+    def _reader(self, column: int) -> Reader:
+        reader = self._readers.get(column)
+        if reader is None:
+            array = flat(self.rows.column(column))
+            reader = self._readers[column] = reader_of(array, self._types[column])
+        return reader
+
+
+class KeyedRows:
+    """The rows of a relation in a state of the catalog, by columns.
+
+    They are those of an earlier state, without the parts that have changed since, and the parts
+    that are new: the next state has almost the same rows, and places by key take long to find.
+    """
+
+    def __init__(
+        self, columns: Sequence[ColumnType], rows: RelationRows, earlier: "KeyedRows | None" = None
+    ) -> None:
+        self._whole: _Part  # of the earlier state
+        self._parts: Sequence[pa.Table]  # in it
+        self._gone: list[range]  # their places in it
+        self._new: list[_Part]
+        if earlier is not None:
+            present, known = {*map(id, rows.parts)}, {*map(id, earlier._parts)}
+            new = [part for part in rows.parts if id(part) not in known]
+            if len(new) <= MOST_CHANGED:
+                made = {id(each.rows): each for each in earlier._new}
+                self._whole, self._parts = earlier._whole, earlier._parts
+                self._new = [made.get(id(part)) or _Part(columns, part) for part in new]
+                self._gone = [each for part, each in self._places() if id(part) not in present]
+                if len(self._gone) <= MOST_CHANGED:
+                    return
+        self._whole, self._parts = _Part(columns, rows.table), rows.parts
+        self._gone, self._new = [], []
+
+    def _places(self) -> Iterator[tuple[pa.Table, range]]:
+        """Yield the parts of the earlier state, and where they are in it."""
+        begin = 0
+        for part in self._parts:
+            yield part, range(begin, begin + part.num_rows)
+            begin += part.num_rows
 
     def under(
         self,
@@ -45,33 +114,17 @@ class KeyedRows:
 
         They have the columns that are `used`. Raises TooMany if there are more than `most`.
         """
-        places: Sequence[int] = range(self._rows.num_rows)
-        if columns:
-            by_key = self._places_by(columns)
-            places = [at for key in keys for at in by_key.get(key, ())]
+        places = self._whole.places(columns, keys)
+        if self._gone:
+            places = [at for at in places if not any(at in each for each in self._gone)]
         if most is not None and len(places) > most:
             raise TooMany
-        reads = self._reads.get(used)
-        if reads is None:
-            reads = [self._reader(i) if i in used else _skipped for i in range(len(self._types))]
-            self._reads[used] = reads
-        return [tuple([read(at) for read in reads]) for at in places]
-
-    def _places_by(self, columns: tuple[int, ...]) -> Mapping[Row, list[int]]:
-        found = self._places.get(columns)
-        if found is None:
-            found = self._places[columns] = {}
-            values = [from_array(flat(self._rows.column(i)), self._types[i]) for i in columns]
-            for place, each in enumerate(zip(*values, strict=True)):
-                found.setdefault(each, []).append(place)
-        return found
-
-    def _reader(self, column: int) -> Reader:
-        reader = self._readers.get(column)
-        if reader is None:
-            array = flat(self._rows.column(column))
-            reader = self._readers[column] = reader_of(array, self._types[column])
-        return reader
+        rows = self._whole.read(places, used)
+        for part in self._new:
+            rows += part.read(part.places(columns, keys), used)
+        if most is not None and len(rows) > most:
+            raise TooMany
+        return rows
 
 
 class NamedRows:
@@ -114,20 +167,19 @@ def _skipped(_: int) -> Datum:
     return None
 
 
-def keyed_rows(context: StatementContext, id: GlobalId) -> KeyedRows | NamedRows | None:
-    """Return the rows of a relation of the catalog as the session sees them.
+def keyed_rows(
+    context: StatementContext, id: GlobalId, rows: RelationRows | None
+) -> KeyedRows | NamedRows | None:
+    """Return the rows of a relation of the catalog, which have been made unless each has a name.
 
-    None if they are not made yet, are many, or depend on more than the catalog's present state.
+    None if they are many, or depend on more than the catalog.
     """
     builtin = BUILTINS[id]
     if builtin.name in NAMED:
         return NamedRows(context, builtin)
     origin = origin_of(context, builtin)
-    if origin is None:
+    if origin is None or rows is None or rows.count > MOST:
         return None
-    answers, state = context.names.catalog_answers, context.names.state
-    rows = answers.known(state, origin)
-    if rows is None or rows.num_rows > MOST:
-        return None
-    keyed: KeyedRows = answers.kept_with(origin, rows, partial(KeyedRows, builtin.desc.columns))
+    make = partial(KeyedRows, builtin.desc.columns)
+    keyed: KeyedRows = context.names.catalog_answers.made_of(origin, rows, make)
     return keyed

@@ -4,7 +4,7 @@ Relations that depend on the catalog alone are kept until it changes. The others
 (`live_relations.py`) are computed for each query.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import pyarrow as pa
@@ -19,17 +19,18 @@ from foreshore.adapter.show.stored_options import stored_options
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.catalog.builtin.answers import Question
 from foreshore.catalog.builtin.object_names import sources_of_names
-from foreshore.catalog.builtin.parts import Origin, RelationRead
+from foreshore.catalog.builtin.parts import Origin, RelationRead, RelationRows
 from foreshore.catalog.builtin.registry import BUILTINS, all_builtins
 from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
 from foreshore.catalog.item import Connection, Item
 from foreshore.catalog.rebase import without_dropped
 from foreshore.catalog.sequence_numbers import generation_of
+from foreshore.catalog.state import State
 from foreshore.errors import UndefinedTable
 from foreshore.expr.block import Block
 from foreshore.expr.ir import Literal
 from foreshore.ids import GlobalId
-from foreshore.in_turns import Steps, run_at_once, run_in_turns
+from foreshore.in_turns import run_at_once
 from foreshore.sequence import Position
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.rewrite.constant_text import constant_text, expression_text
@@ -46,37 +47,42 @@ _BY_PATH = frozenset(("pg_attrdef", "pg_object_definitions", "pg_relation_visibi
 
 
 def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:
-    """Return the origin of a relation's rows in the catalog's present state.
+    """Return what determines the rows of a relation beside the state that the session sees.
 
-    Returns None if they depend on more, or on changes of the running transaction.
+    Returns None if they depend on more.
     """
-    if builtin.name in MOVING or context.planner.state is not context.names.state:
+    if builtin.name in MOVING:
         return None
-    return _origin(context, builtin)
-
-
-def _origin(context: StatementContext, builtin: Builtin) -> Origin:
     by_path = builtin.name in _BY_PATH or builtin.schema == "information_schema"
     path = context.planner.search_path() if by_path else ()
     role = context.role.id if builtin.schema == "information_schema" else ""
     return Origin(builtin.id, context.database, path, role)
 
 
+def state_seen(context: StatementContext) -> State:
+    """Return the catalog's state as the session sees it, with a transaction's changes."""
+    own, now = context.planner.state, context.names.state
+    return own if own is now else without_dropped(own, now, context.planner.reader().planned)
+
+
 def builtin_rows(context: StatementContext, builtin: Builtin) -> pa.Table:
     """Return the rows of a builtin relation as the session sees them."""
-    return run_at_once(_rows(context, builtin))
-
-
-def _rows(context: StatementContext, builtin: Builtin) -> Steps[pa.Table]:
-    state, answers = context.names.state, context.names.catalog_answers
     snapshot = partial(snapshot_of, context)
-    if builtin.name in MOVING:
-        return builtin.steps(snapshot())
-    origin = _origin(context, builtin)
-    if context.planner.state is state:
-        return answers.rows(RelationRead(state, origin, builtin, snapshot))
-    own = snapshot()
-    return answers.make(RelationRead(own.state, origin, builtin, lambda: own))
+    origin = origin_of(context, builtin)
+    if origin is None:
+        return builtin.table(snapshot())
+    read = _read(context, state_seen(context), origin, snapshot)
+    return run_at_once(context.names.catalog_answers.rows(read)).table
+
+
+def _read(
+    context: StatementContext,
+    state: State,
+    origin: Origin,
+    snapshot: Callable[[], IntrospectionSnapshot],
+) -> RelationRead:
+    is_own = state is not context.names.state
+    return RelationRead(state, origin, BUILTINS[origin.relation], snapshot, is_own)
 
 
 async def builtin_tables(
@@ -86,33 +92,41 @@ async def builtin_tables(
 
     Other sessions run meanwhile, except where rows show what changes without the catalog.
     """
+    return {id: rows.table for id, rows in (await load_rows(context, ids)).items()}
+
+
+async def load_rows(
+    context: StatementContext, ids: Iterable[GlobalId]
+) -> dict[GlobalId, RelationRows]:
+    """Return the rows as `builtin_tables` does, in their parts."""
     found = [BUILTINS[id] for id in ids if id in BUILTINS]
     if not found:
         return {}
-    state, answers = context.names.state, context.names.catalog_answers
-    own = context.planner.state is not state
-    origins = {each.id: _origin(context, each) for each in found if each.name not in MOVING}
-    given: dict[GlobalId, pa.Table] = {}
-    if not own:
-        known = ((id, answers.known(state, origin)) for id, origin in origins.items())
-        given = {id: rows for id, rows in known if rows is not None}
+    state, answers = state_seen(context), context.names.catalog_answers
+    origins = {each.id: origin_of(context, each) for each in found}
+    given = {
+        id: rows
+        for id, origin in origins.items()
+        if origin is not None and (rows := answers.known(state, origin)) is not None
+    }
     if len(given) == len(found):
         return given
     taken = snapshot_of(context)
-    for each in found:
-        if each.id not in origins and each.name not in LONG:
-            given[each.id] = each.table(taken)
-    for each in found:
-        if each.id in given:
-            continue
-        if each.id not in origins:
-            given[each.id] = await blocking.run(None, each.table, taken)
-        elif own:
-            read = RelationRead(taken.state, origins[each.id], each, lambda: taken)
-            given[each.id] = await run_in_turns(answers.make(read))
-        else:
-            read = RelationRead(state, origins[each.id], each, lambda: taken)
-            given[each.id] = await answers.rows_in_turns(read)
+    reads = {
+        id: _read(context, state, origin, lambda: taken)
+        for id, origin in origins.items()
+        if origin is not None and id not in given
+    }
+    moving = [each for each in found if origins[each.id] is None]
+    for each in moving:
+        if each.name not in LONG:
+            given[each.id] = RelationRows((each.table(taken),))
+    for each in moving:
+        if each.name in LONG:
+            rows = await blocking.run(None, each.table, taken)
+            given[each.id] = RelationRows((rows,))
+    for id, read in reads.items():
+        given[id] = await answers.rows_in_turns(read)
     return given
 
 
@@ -122,12 +136,14 @@ async def load_names(context: StatementContext, columns: Iterable[ColumnType]) -
     Who encodes a result finds them made: it cannot wait.
     """
     sources = sources_of_names(column.type for column in columns)
-    if sources and context.planner.state is context.names.state:
-        await builtin_tables(context, sources)
+    if sources:
+        await load_rows(context, sources)
 
 
 def question_of(context: StatementContext, block: Block) -> Question | None:
     """Return a bound `block` as a question about the catalog's state, None if it reads more."""
+    if context.planner.state is not context.names.state:
+        return None
     origins = set()
     for id in block.sources():
         origin = origin_of(context, BUILTINS[id]) if id in BUILTINS else None
@@ -140,9 +156,7 @@ def question_of(context: StatementContext, block: Block) -> Question | None:
 def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
     """Return the system as the session sees it now."""
     reader = context.planner.reader()
-    state, planned = reader.state, reader.planned
-    if state is not context.names.state:
-        state = without_dropped(state, planned)
+    state, planned = state_seen(context), reader.planned
 
     def full_definition_of(id: GlobalId) -> str:
         return query_text(definition_text(state, planned, state.item(id)))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from foreshore.catalog.builtin.object_names import KeptNames
-from foreshore.catalog.builtin.parts import PARTED, Origin, Parts, RelationRead
+from foreshore.catalog.builtin.parts import PARTED, Origin, Parts, RelationRead, RelationRows
 from foreshore.catalog.state import State
 from foreshore.expr.block import Block
 from foreshore.in_turns import Steps, run_in_turns
@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 MOST_ANSWERS = 256
 LARGEST_ANSWER = 256 * 1024  # bytes, so that all of them take at most 64 MB
+MOST_OWN = 4  # states of transactions whose rows are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,10 @@ class CatalogAnswers:
     """The most recently used answers to questions about one state of the catalog."""
 
     def __init__(self) -> None:
-        self._tables: dict[Origin, tuple[State, pa.Table]] = {}  # the rows of builtin relations
-        self._kept: dict[Origin, tuple[pa.Table, Any]] = {}  # what was made of such rows
+        # The rows of builtin relations, of the committed states and of transactions' own ones.
+        self._rows: dict[Origin, tuple[State, RelationRows]] = {}
+        self._own: OrderedDict[int, tuple[State, dict[Origin, RelationRows]]] = OrderedDict()
+        self._made: dict[Origin, Any] = {}  # what was made of such rows last
         self.names: KeptNames = {}  # of objects, as results show them
         self._parts = Parts()  # of those relations with rows for each item
         self._making: dict[tuple[Origin, int], asyncio.Future[None]] = {}  # by id() of a state
@@ -53,26 +56,33 @@ class CatalogAnswers:
 
     def forget_schema(self, name: str) -> None:
         """Forget the rows for search paths with a temporary schema that was dropped."""
-        for origin in [*self._tables]:
+        for origin in [*self._rows]:
             if name in origin.search_path:
-                del self._tables[origin]
-                self._kept.pop(origin, None)
+                del self._rows[origin]
+                self._made.pop(origin, None)
         self._parts.forget(lambda key: name in key.search_path)
 
-    def known(self, state: State, origin: Origin) -> pa.Table | None:
+    def known(self, state: State, origin: Origin) -> RelationRows | None:
         """Return the rows of a builtin relation in `state` if they have been made."""
-        known = self._tables.get(origin)
-        return known[1] if known is not None and known[0] is state else None
+        known = self._rows.get(origin)
+        if known is not None and known[0] is state:
+            return known[1]
+        own = self._own.get(id(state))
+        return None if own is None else own[1].get(origin)
 
-    def kept_with(self, origin: Origin, rows: pa.Table, make: Callable[[pa.Table], T]) -> T:
-        """Return what `make` makes of the rows of a relation, which is kept as long as they are."""
-        kept = self._kept.get(origin)
-        if kept is None or kept[0] is not rows:
-            kept = self._kept[origin] = rows, make(rows)
-        made: T = kept[1]
+    def made_of(
+        self, origin: Origin, rows: RelationRows, make: Callable[[RelationRows, T | None], T]
+    ) -> T:
+        """Return what `make` makes of the rows of a relation, which is kept as long as they are.
+
+        It is given what it made last of other rows of that relation.
+        """
+        if rows.made is None:
+            rows.made = self._made[origin] = make(rows, self._made.get(origin))
+        made: T = rows.made
         return made
 
-    async def rows_in_turns(self, read: RelationRead) -> pa.Table:
+    async def rows_in_turns(self, read: RelationRead) -> RelationRows:
         """Return what `rows` does. Others run in between, and wait for the same rows."""
         while (known := self.known(read.state, read.origin)) is None:
             making = self._making.get((read.origin, id(read.state)))
@@ -81,7 +91,7 @@ class CatalogAnswers:
             await asyncio.wait([making])
         return known
 
-    async def _make_in_turns(self, read: RelationRead) -> pa.Table:
+    async def _make_in_turns(self, read: RelationRead) -> RelationRows:
         key = read.origin, id(read.state)  # which the coroutine holds
         made = self._making[key] = asyncio.get_running_loop().create_future()
         try:
@@ -90,21 +100,31 @@ class CatalogAnswers:
             del self._making[key]
             made.set_result(None)
 
-    def rows(self, read: RelationRead) -> Steps[pa.Table]:
-        """Return the rows of a builtin relation in the present state, or one that was just that."""
+    def rows(self, read: RelationRead) -> Steps[RelationRows]:
+        """Return the rows of a builtin relation in a state that is the present one, or just was.
+
+        Or it is that of a transaction.
+        """
         known = self.known(read.state, read.origin)
         if known is None:
-            self._parts.advance(read.state)
-            known = yield from self.make(read)
-            if self._parts.shows(read.state):
-                self._tables[read.origin] = read.state, known
+            if not read.is_own:
+                self._parts.advance(read.state)
+            if read.builtin.name in PARTED:
+                known = yield from self._parts.rows(read)
+            else:
+                known = RelationRows(((yield from read.builtin.steps(read.snapshot())),))
+            if read.is_own:
+                self._keep_own(read, known)
+            elif self._parts.shows(read.state):
+                self._rows[read.origin] = read.state, known
         return known
 
-    def make(self, read: RelationRead) -> Steps[pa.Table]:
-        """Return the rows of a builtin relation in a state that may be a transaction's."""
-        if read.builtin.name in PARTED:
-            return (yield from self._parts.rows(read))
-        return (yield from read.builtin.steps(read.snapshot()))
+    def _keep_own(self, read: RelationRead, rows: RelationRows) -> None:
+        _, own = self._own.setdefault(id(read.state), (read.state, {}))
+        own[read.origin] = rows
+        self._own.move_to_end(id(read.state))
+        if len(self._own) > MOST_OWN:
+            self._own.popitem(last=False)
 
     async def answer(
         self, state: State, question: Question, evaluate: Callable[[], Awaitable[pa.Table]]

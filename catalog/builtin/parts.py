@@ -10,9 +10,10 @@ disjoint sets of ids, together.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -22,7 +23,8 @@ from foreshore.catalog.state import State
 from foreshore.ids import GlobalId, number_of
 from foreshore.in_turns import Steps
 
-GROUP = 64  # items, by their numbers
+GROUP = 16  # items, by their numbers
+MOST_CHANGED = 256  # objects, for which those near to them are looked for: some milliseconds
 MOST_RELATIONS = 512  # that are kept, of all databases, search paths and roles
 
 PARTED = frozenset(
@@ -61,6 +63,25 @@ class RelationRead:
     origin: Origin
     builtin: Builtin
     snapshot: Callable[[], IntrospectionSnapshot]
+    is_own: bool = False  # whether the state is that of a transaction, which others do not see
+
+
+class RelationRows:
+    """The rows of a relation in one state of the catalog.
+
+    A part is the same object as long as its rows are.
+    """
+
+    def __init__(self, parts: Sequence[pa.Table]) -> None:
+        self.parts = parts  # at least one
+        self.made: Any = None  # of the rows, by who reads them
+        self.count = sum(part.num_rows for part in parts)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """Return all rows, in whole columns."""
+        parts = self.parts
+        return pa.concat_tables(parts).combine_chunks() if len(parts) > 1 else parts[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +108,7 @@ class _View:
             ids = ids | known if id in new else ids - known
             if ids:
                 groups[group] = ids
-        if len(changed) > GROUP:
+        if len(changed) > MOST_CHANGED:
             return _View(state, groups, frozenset((_REST, *self.groups, *groups)))
         near = {each for state in (self.state, state) for each in _near(state, items)}
         stale = {*map(_group_of, near)}
@@ -137,6 +158,7 @@ class Parts:
 
     def __init__(self) -> None:
         self._view = _View()
+        self._own = self._view, self._view  # that of a transaction, and the one it was made of
         self._kept: OrderedDict[Origin, dict[_Group, pa.Table]] = OrderedDict()
 
     def advance(self, state: State) -> None:
@@ -156,7 +178,7 @@ class Parts:
         """Whether `state` is the newest one."""
         return state is self._view.state
 
-    def rows(self, read: RelationRead) -> Steps[pa.Table]:
+    def rows(self, read: RelationRead) -> Steps[RelationRows]:
         """Return the rows of a relation.
 
         The state may be that of a transaction: where it differs from the newest one, its rows are
@@ -164,7 +186,7 @@ class Parts:
         """
         newest = self._view
         own = not self.shows(read.state)
-        view = newest.at(read.state) if own else newest
+        view = self._view_of(read.state) if own else newest
         kept = self._kept.setdefault(read.origin, {})
         self._kept.move_to_end(read.origin)
         if len(self._kept) > MOST_RELATIONS:
@@ -179,6 +201,12 @@ class Parts:
                 if self._view is newest and not (own and group in view.stale):
                     kept[group] = known[group]
         tables = [known[group] for group in sorted(view.groups)]
-        tables = [known[_REST], *(table for table in tables if table.num_rows)]
-        # Each query needs whole columns.
-        return pa.concat_tables(tables).combine_chunks() if len(tables) > 1 else tables[0]
+        return RelationRows((known[_REST], *(table for table in tables if table.num_rows)))
+
+    def _view_of(self, state: State) -> _View:
+        """Return the view of a transaction's state, which is read several times in a row."""
+        newest, (view, made_of) = self._view, self._own
+        if view.state is not state or made_of is not newest:
+            view = newest.at(state)
+            self._own = view, newest
+        return view

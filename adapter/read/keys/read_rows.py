@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from foreshore.adapter.calls.side_effects import results_of
 from foreshore.adapter.introspection.keyed_rows import keyed_rows
-from foreshore.adapter.introspection.relations import builtin_tables
+from foreshore.adapter.introspection.relations import load_rows
 from foreshore.adapter.plans.catalog_relations import NAMED
 from foreshore.adapter.plans.row_read import RowRead, SessionValue
 from foreshore.adapter.plans.row_sources import (
@@ -26,6 +26,7 @@ from foreshore.adapter.read.keys.key_lookup import own_rows
 from foreshore.adapter.read.keys.mirrored import may_use_mirrors, mirrors_at, rows_in_mirror
 from foreshore.adapter.statement.context import StatementContext
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
+from foreshore.catalog.builtin.parts import RelationRows
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.keys.bound_keys import columns_of_keys
@@ -95,10 +96,10 @@ async def reading_of(
         return None
     if read.relations:
         kept = [id for id in read.relations if BUILTINS[id].name not in NAMED]
-        await builtin_tables(context, kept)
+        relations = await load_rows(context, kept)
         if context.transaction.time is not None:
             require(context, (), context.transaction.time)
-        return _Reading(context)
+        return _Reading(context, relations=relations)
     time = read_time(context, read.timed, None, by_key=True, at_once=True)
     if not read.views:
         return _Reading(context, time, indexes)
@@ -113,6 +114,7 @@ class _Reading(Struct):
     time: Timestamp = 0
     indexes: Mapping[GlobalId, KeyIndex] = {}  # of tables, by the names of their rows
     mirrors: Mapping[GlobalId, Mirror] = {}  # by index
+    relations: Mapping[GlobalId, RelationRows] = {}  # of the catalog
 
     def find(
         self, source: RowsSource, keys: Sequence[Row], most: int | None
@@ -122,7 +124,8 @@ class _Reading(Struct):
         if isinstance(source, IndexedView):
             return rows_in_mirror(self.mirrors[source.index], keys, time)
         if isinstance(source, CatalogRows):
-            return rows_of_catalog(context, source, keys, most)
+            found = keyed_rows(context, source.id, self.relations.get(source.id))
+            return None if found is None else found.under(source.columns, source.used, keys, most)
         transaction, index = context.transaction, self.indexes[source.rows]
         own = None if transaction.staged is NOTHING_STAGED else own_rows(transaction, index)
         if isinstance(source, KeyedTable):
@@ -145,19 +148,6 @@ class _Reading(Struct):
         else:
             note_tables_read(context, (source.id,))
         return find_rows(source, index, keys, time, own, most)
-
-
-def rows_of_catalog(
-    context: StatementContext, source: CatalogRows, keys: Sequence[Row], most: int | None
-) -> list[Row] | None:
-    """Return the rows of a relation of the catalog under keys; None if they are not at hand.
-
-    Raises TooMany if there are more than `most`.
-    """
-    found = keyed_rows(context, source.id)
-    if found is None:
-        return None
-    return found.under(source.columns, source.used, keys, most)
 
 
 async def index_of(context: StatementContext, source: TableSource) -> KeyIndex | None:

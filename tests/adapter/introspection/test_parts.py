@@ -73,7 +73,7 @@ def differing(session: Session, parts: Parts) -> list[str]:
         origin = Origin(builtin.id, "foreshore", tuple(snapshot.search_path))
         return run_at_once(
             parts.rows(RelationRead(snapshot.state, origin, builtin, lambda: snapshot))
-        )
+        ).table
 
     return [
         builtin.name
