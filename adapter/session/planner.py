@@ -453,11 +453,12 @@ class SessionPlanner:
 
     def _parts(self, prepared: Prepared, plan: Plan) -> tuple[tuple[GlobalId, Prepared], ...]:
         """Return the parts of a statement's WITH that change rows."""
-        parts = []
+        parts, planned = [], self.reader().planned
         for each in plan.parts if isinstance(plan, WithChanges) else ():
             peek = self._peek_of(each.plan)
             init_plans = self._init_plans(prepared, peek)
-            made = Made(each.plan, peek, init_plans=init_plans)
+            programs = self._compile(each.plan, peek, planned)
+            made = Made(each.plan, peek, init_plans=init_plans, programs=programs)
             parts.append((each.id, Prepared("", prepared.syntax, made=made, within=each.id)))
         return tuple(parts)
 
