@@ -1,9 +1,9 @@
 """Bind constants of long lists column by column; see `sql/parse/long_lists.py`.
 
-A column of integers is converted by the kernel of its cast. Arrow reads fractions, ISO dates and
-times that the column holds as they are written; any other constant is converted by itself. None is
-returned where a constant is no literal of the wanted type, or fails: then the caller binds all rows
-one by one, which finds the first error and its position.
+A column of integers is converted by the kernel of its cast. Arrow reads fractions that the column
+holds as they are written, and `parse_column` strings; any other constant is converted by itself.
+None is returned where a constant is no literal of the wanted type, or fails: then the caller binds
+all rows one by one, which finds the first error and its position.
 """
 
 import re
@@ -19,6 +19,7 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.evaluate import constant as computed
 from foreshore.expr.evaluate import is_constant, outcome
 from foreshore.expr.ir import Column, Literal, Scalar
+from foreshore.parse_columns import parse_column
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_list import integers, unquoted
 from foreshore.sql.bind.coerce import number
@@ -114,24 +115,28 @@ def _literal(scalar: Scalar) -> Literal | None:
     return None if isinstance(value, str) else value
 
 
-_DATE = r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}"
 _TEXTS = ("text", "varchar")
+_POSITIVE = r"(?:-(?=[0.]*+[1-9]))?+"  # or 0
 _AS_WRITTEN = {
     "int8": r"-?[0-9]{1,19}",
-    "float8": r"(?:-(?=[0.]*+[1-9]))?+[0-9]{1,15}(?:\.[0-9]{1,15})?",
-    "date": f"'{_DATE}'",
-    "timestamp": rf"'{_DATE}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}})?'",
+    "float8": rf"{_POSITIVE}[0-9]{{1,15}}(?:\.[0-9]{{1,15}})?",
+    "number": rf"{_POSITIVE}(?:0|[1-9][0-9]{{0,15}})(?:\.[0-9]{{1,15}})?",
 }
+# Types whose strings `parse_column` reads as a literal is read if they begin as a number does.
+_READ_BY_COLUMN = frozenset(
+    ("int2", "int4", "int8", "float4", "float8", "numeric", "date", "timestamp", "timestamptz")
+)
+_BEGINS_NUMBER = frozenset("+-0123456789")
+_NAMES_ZONE = re.compile(r"'[^']*:[^']*(?:[+-][0-9]{2}(?::?[0-9]{2})?|Z)'")
+LONGEST_READ = 100  # characters of a string that is read by column
 
 
 @lru_cache(256)
 def _written_form(type: SqlType) -> re.Pattern[str] | None:
-    """Return what matches constants that Arrow reads as PostgreSQL does; None if there are none."""
+    """Return what matches numbers that Arrow reads as PostgreSQL does; None if there are none."""
     if type.name == "numeric" and type.length is not None and type.scale:
         whole = type.length - type.scale
         return re.compile(rf"-?[0-9]{{1,{whole}}}(?:\.[0-9]{{1,{type.scale}}})?") if whole else None
-    if type.name == "timestamp" and type.length not in (None, 6):
-        return None
     form = _AS_WRITTEN.get(type.name)
     return None if form is None else re.compile(form)
 
@@ -139,22 +144,46 @@ def _written_form(type: SqlType) -> re.Pattern[str] | None:
 def _as_written(
     texts: list[str], type: SqlType, through: Sequence[SqlType] = ()
 ) -> Sequence[Datum] | None:
-    """Return the values of constants if they are written as `type` has them."""
-    is_quoted = texts[0][0] == "'"
-    if type.name in _TEXTS:
+    """Return the values of constants if they are written as `type` has them.
+
+    Strings are read by the type's input function. Raises its errors.
+    """
+    begins = _begins(texts)
+    if begins == {"'"} and type.name in _TEXTS:
         longest = max(map(len, texts)) - 2
         keeps = (e.name in _TEXTS and (e.length or longest) >= longest for e in (type, *through))
-        return list(map(unquoted, texts)) if _begins(texts) == {"'"} and all(keeps) else None
-    form = _written_form(type)
-    if any(each.name != type.name or each.length not in (None, type.length) for each in through):
+        return list(map(unquoted, texts)) if all(keeps) else None
+    if not all(_keeps(each, type) for each in through):
         return None
+    if begins == {"'"}:
+        return _read_strings(texts, type)
+    form = _written_form(type)
     if form is None or not all(map(form.fullmatch, texts)):
         return None
-    written = pa.array([text[1:-1] for text in texts] if is_quoted else texts, pa.string())
+    if type.name == "number":
+        return texts
     try:
-        return from_array(written.cast(arrow_type(type)), type)
-    except pa.ArrowInvalid:  # February 30, or no int8
+        return from_array(pa.array(texts, pa.string()).cast(arrow_type(type)), type)
+    except pa.ArrowInvalid:  # no int8
         return None
+
+
+def _keeps(cast: SqlType, type: SqlType) -> bool:
+    """Return whether values of a `type` are the same after a cast before."""
+    if cast.name != type.name or cast.element is not None:
+        return False
+    return cast == type or (cast.length is None and (cast.scale or 0) >= (type.scale or 0))
+
+
+def _read_strings(texts: list[str], type: SqlType) -> Sequence[Datum] | None:
+    """Return the values of strings, by the input function of a type; None if it is not known."""
+    if type.name not in _READ_BY_COLUMN or (type.name == "numeric" and type.length is None):
+        return None
+    if not {text[1] for text in texts} <= _BEGINS_NUMBER or max(map(len, texts)) > LONGEST_READ:
+        return None  # "today", or an empty string
+    if type.name == "timestamptz" and not all(map(_NAMES_ZONE.fullmatch, texts)):
+        return None  # it depends on the session
+    return from_array(parse_column(pa.array(map(unquoted, texts), pa.string()), type, "UTC"), type)
 
 
 def _converted(numbers: Sequence[int], scalar: Scalar, type: SqlType) -> Sequence[Datum] | None:

@@ -233,6 +233,9 @@ def test_list_that_goes_on_otherwise_is_read_as_it_is(
         "(-{i}::int, '{i}', E'c\\n{i}', NULL::date, NULL)",
         "(DEFAULT, CAST('{i}' AS int), $$c$$, '20240101', '2024-01-01'::date)",
         "(CAST(-{i} AS int8), NULL, true::text, CAST('2024-01-01 10:00' AS timestamp), now())",
+        "({i}, {i}.255::numeric(6, 1), '{i}.5'::varchar(9)::text, '20240101', '2024-01-01 05:00+03'::timestamptz)",
+        "('{i}', '{i}.255', {i}.50::numeric, '2024-01-{d}', '2024-01-{d} 05:00:07.25-08')",
+        "('{i}'::int, '{i}.255'::numeric(6, 1), '{i}', '2024-01-{d}'::timestamp, '2024-01-{d} 05:00:07 UTC')",
         "({i}, {i}::float8, {i}::text, 'epoch'::date, '2024-01-01'::timestamp)",
         "('{i}'::int2, 1e1, '{i}'::bpchar(5), NULL, NULL)",
     ],
@@ -243,7 +246,7 @@ def test_list_that_goes_on_otherwise_is_read_as_it_is(
 def test_insert_has_the_rows_of_its_text(
     row: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = [row.format(i=i) for i in range(60)]
+    rows = [row.format(i=i, d=1 + i % 31) for i in range(60)]
     if other:
         rows[20], rows[40] = other, other
     text = f"INSERT INTO t VALUES {', '.join(rows)}"
