@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from foreshore import number_roots, numbers
 from foreshore.datum import to_array
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare
-from foreshore.expr.functions.rows import DIVISION_BY_ZERO, Failure, computed
+from foreshore.expr.functions.rows import DIVISION_BY_ZERO, Failure, WithSingle, computed, single
 from foreshore.numbers import Operation, column_of, numbers_of
-from foreshore.types import NUMBER_PARTS, NUMERIC_DIGITS, UNCONSTRAINED_SCALE
+from foreshore.types import NUMBER_PARTS, NUMERIC_DIGITS, UNCONSTRAINED_SCALE, Datum
 
 _TWO = "number number"
 NO_REST = pa.scalar(b"", pa.binary())  # of a number that its decimal holds
@@ -37,7 +37,7 @@ def _arguments(types: Signature, arrays: Iterable[pa.Array]) -> Iterable[tuple[A
     return zip(*columns, strict=True)
 
 
-def rows_of(compute: Callable[..., Any]) -> Kernel:
+def rows_of(compute: Callable[..., Any]) -> WithSingle:
     """Return the kernel that applies `compute` to each row of numbers without NULLs."""
 
     def one(*values: Any) -> Any:
@@ -53,7 +53,25 @@ def rows_of(compute: Callable[..., Any]) -> Kernel:
             column = to_array(values, types.result)
         return column if errors is None else (column, errors)
 
-    return kernel
+    def of_data(types: Signature) -> Callable[..., Datum] | None:
+        are_numbers = [type.name == "number" for type in types.args]
+        if any(type.name == "numeric" for type in types.args):
+            return None  # whose digits after the point are those of a column
+
+        def value(*data: Any) -> Any:
+            pairs = zip(data, are_numbers, strict=False)
+            return one(*[numbers.number(each) if is_number else each for each, is_number in pairs])
+
+        if types.result.name == "number":
+            return lambda *data: shown_or_null(value(*data))
+        return single(value, types.result)
+
+    return WithSingle(kernel, of_data)
+
+
+def shown_or_null(value: Decimal | None) -> str | None:
+    """Return the datum of a number as columns hold it."""
+    return None if value is None else numbers.shown(numbers.number_of(*numbers.parts_of(value)))
 
 
 def _by_column(combine: Callable[[pa.Array, pa.Array], pa.Array], compute: Operation) -> Kernel:
@@ -71,7 +89,7 @@ def _by_column(combine: Callable[[pa.Array, pa.Array], pa.Array], compute: Opera
         fields = [combine(*sides), pa.repeat(NO_REST, len(a)), scale]
         return pa.StructArray.from_arrays(fields, fields=list(NUMBER_PARTS))
 
-    return kernel
+    return WithSingle(kernel, by_row.one)
 
 
 def _cut(rounding: str) -> Kernel:

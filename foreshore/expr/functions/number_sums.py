@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from foreshore import number_roots, numbers
 from foreshore.datum import from_array
 from foreshore.expr.functions.function import Outcome, Signature, hidden
-from foreshore.expr.functions.number import NO_REST, rows_of
-from foreshore.expr.functions.rows import computed
+from foreshore.expr.functions.number import NO_REST, rows_of, shown_or_null
+from foreshore.expr.functions.rows import computed, single
 from foreshore.expr.functions.spreads import SPREADS
 from foreshore.numbers import column_of
 from foreshore.types import NUMERIC, SqlType
@@ -36,6 +36,11 @@ def _is_other(types: Signature, a: pa.Array) -> Outcome:
 
 def _scale(types: Signature, a: pa.Array) -> Outcome:
     return a.field("scale").cast(pa.int32())
+
+
+def _value_of_one(datum: Any) -> Decimal | None:
+    value, rest, _ = numbers.parts_of(numbers.number(datum))
+    return None if rest else value
 
 
 def _collected(compute: Callable[..., Decimal | None], rows: Iterable[tuple[Any, ...]]) -> Outcome:
@@ -58,19 +63,26 @@ def _added(values: Iterable[Decimal], scale: int) -> Decimal:
     return numbers.bounded(numbers.with_scale(total, scale))
 
 
+def _total(
+    high: Decimal | None, low: Decimal | None, scale: int | None, others: Sequence[Decimal]
+) -> Decimal | None:
+    if scale is None:
+        return None
+    return _added((high or numbers.ZERO, low or numbers.ZERO, *others), scale)
+
+
 def _sum(
     types: Signature, high: pa.Array, low: pa.Array, scale: pa.Array, others: pa.Array
 ) -> Outcome:
-    def total(
-        high: Decimal | None, low: Decimal | None, scale: int | None, others: list[Decimal]
-    ) -> Decimal | None:
-        if scale is None:
-            return None
-        return _added((high or numbers.ZERO, low or numbers.ZERO, *others), scale)
-
     lists = _lists_of(others, types.args[3])
     columns = [column.to_pylist() for column in (high, low, scale)]
-    return _collected(total, zip(*columns, lists, strict=True))
+    return _collected(_total, zip(*columns, lists, strict=True))
+
+
+def _sum_of_one(high: Any, low: Any, scale: Any, others: Any) -> str | None:
+    first, second = (None if each is None else Decimal(each) for each in (high, low))
+    items = [numbers.number(item) for item in others or () if item is not None]
+    return shown_or_null(_total(first, second, scale, items))
 
 
 def _sum_of(types: Signature, items: pa.Array) -> Outcome:
@@ -119,14 +131,33 @@ def variance_of(name: str, lists: Sequence[Any]) -> Outcome:
     return column if errors is None else (column, errors)
 
 
-hidden("number_value(number)", "number", lambda types, literals: NUMERIC, _value)
-hidden("number_is_other(number)", "number", "bool", _is_other)
-hidden("number_scale(number)", "number", "int4", _scale)
+hidden(
+    "number_value(number)",
+    "number",
+    lambda types, literals: NUMERIC,
+    _value,
+    one=lambda types: single(_value_of_one, types.result),
+)
+hidden(
+    "number_is_other(number)",
+    "number",
+    "bool",
+    _is_other,
+    one=lambda types: lambda datum: bool(numbers.parts_of(numbers.number(datum))[1]),
+)
+hidden(
+    "number_scale(number)",
+    "number",
+    "int4",
+    _scale,
+    one=lambda types: lambda datum: numbers.parts_of(numbers.number(datum))[2],
+)
 hidden(
     "number_sum(numeric,numeric,int4,number[])",
     "numeric numeric int4 number[]",
     "number",
     _sum,
+    one=lambda types: _sum_of_one,
     strict=False,
     fallible=True,
 )

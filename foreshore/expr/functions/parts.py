@@ -7,7 +7,9 @@ parts do not overflow for up to 10**18 rows (10**8 at a scale of 30). So only co
 fail. That is an ordinary expression whose error is maintained and disappears with the rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from decimal import Context, Decimal
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,12 +23,14 @@ from foreshore.expr.functions.decimals import (
 )
 from foreshore.expr.functions.function import Outcome, Renderer, Signature, hidden
 from foreshore.expr.functions.numeric import decimal_name, same, whole
-from foreshore.types import SqlType
+from foreshore.expr.functions.rows import single
+from foreshore.types import Datum, SqlType
 
 # Digits of a low part on either side of the point; more if the scale is larger.
 _DIGITS = 20
 # Sums of numerics with no more declared digits than this have room for 10**10 rows without parts.
 _FEW_DIGITS = 28
+_WIDE = Context(prec=100)
 
 
 def unit_of(scale: int) -> int:
@@ -43,6 +47,29 @@ def _low_part(types: Signature, a: pa.Array) -> Outcome:
     scale, values = scale_of(types.args[0]), wide(unscaled(a))
     unit = unit_of(scale) * 10**scale
     return pack(values - truncate_divide(values, unit) * unit, valid_of(a), scale)
+
+
+def _parts_of_one(types: Signature) -> Callable[[Any], tuple[int, int]]:
+    """Return the function from a datum to its parts, the low one times the power of its scale."""
+    scale = scale_of(types.args[0])
+    unit = unit_of(scale) * 10**scale
+
+    def parts(datum: Any) -> tuple[int, int]:
+        number = int(Decimal(datum).scaleb(scale, _WIDE))
+        high, low = divmod(abs(number), unit)
+        return (high, low) if number >= 0 else (-high, -low)
+
+    return parts
+
+
+def _high_of_one(types: Signature) -> Callable[..., Datum]:
+    parts = _parts_of_one(types)
+    return lambda datum: str(parts(datum)[0])
+
+
+def _low_of_one(types: Signature) -> Callable[..., Datum]:
+    parts, scale = _parts_of_one(types), scale_of(types.args[0])
+    return single(lambda datum: Decimal(parts(datum)[1]).scaleb(-scale, _WIDE), types.result)
 
 
 def _high_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
@@ -72,5 +99,21 @@ def needs_parts(type: SqlType) -> bool:
     return type.name == "numeric" and (type.length is None or type.length > _FEW_DIGITS)
 
 
-hidden("high_part(numeric)", "numeric", whole, _high_part, duckdb=_high_sql, spark=_high_sql)
-hidden("low_part(numeric)", "numeric", same, _low_part, duckdb=_low_sql, spark=_low_sql)
+hidden(
+    "high_part(numeric)",
+    "numeric",
+    whole,
+    _high_part,
+    one=_high_of_one,
+    duckdb=_high_sql,
+    spark=_high_sql,
+)
+hidden(
+    "low_part(numeric)",
+    "numeric",
+    same,
+    _low_part,
+    one=_low_of_one,
+    duckdb=_low_sql,
+    spark=_low_sql,
+)
