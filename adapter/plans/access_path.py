@@ -37,6 +37,7 @@ from foreshore.sql.optimize.key_steps import (
     WholeStep,
 )
 from foreshore.sql.optimize.lookup import literal_lookup
+from foreshore.sql.optimize.optional import optional_steps
 from foreshore.sql.optimize.pages import restricted_to_pages
 from foreshore.sql.optimize.restrict import restricted
 from foreshore.sql.optimize.table_range import first_of_join, range_of_table, selectivity
@@ -160,6 +161,8 @@ class PeekPlan:
     reads_nothing: bool  # except the rows of its init plans
     is_large: bool  # whether traversing its relation takes milliseconds
     has_arrays: bool  # whether arrays are among its inputs
+    # Paths that are shorter unless the scalar before them, an argument's condition, is TRUE.
+    optional: tuple[tuple[Scalar, KeyLookup], ...] = ()
 
     @property
     def key(self) -> KeyLookup | None:
@@ -239,6 +242,7 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
     read = block.sources()
     sources = read - {each.id for each in query.changes} - {each.id for each in query.init_plans}
     calls = list(chain.from_iterable(map(calls_in, relations)))
+    optional: tuple[tuple[Scalar, KeyLookup], ...] = ()
     path: AccessPath
     if not read and not query.recursions and is_for_kernels(query.relation):
         path = Constant(query.relation)
@@ -261,6 +265,11 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
             elif isinstance(path, Bulk) and not query.changes and not query.init_plans:
                 whole = whole_collections(query.relation, indexes, keys)
                 path = find_lookups(query.relation, indexes, keys) or replace(path, whole=whole)
+            if not given and not (few is not None and isinstance(few.steps[0], KeyStep)):
+                optional = tuple(
+                    (unless, KeyLookup(each.steps, each.relation, Bulk(query.relation)))
+                    for unless, each in optional_steps(query.relation, keys)
+                )
     shards = frozenset(id for id in sources if not is_builtin(id))
     session_values = frozenset().union(*map(environment_names, relations))
     return PeekPlan(
@@ -275,6 +284,7 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
         not (sources or query.changes or query.recursions),
         any(map(is_large, relations)),
         any(map(reads_arrays, relations)),
+        optional,
     )
 
 

@@ -103,6 +103,9 @@ class RowRead:
     begins: bool = False
     shows_names: bool = False  # whether its rows are shown with names of objects
     calls: tuple[Call, ...] = ()  # made before it
+    # Where its rows are not all of the answer: whether they are not, and what is read then.
+    unless: RowProgram | None = None
+    instead: "RowRead | None" = None
 
     @property
     def is_by_keys(self) -> bool:
@@ -143,6 +146,18 @@ class RowRead:
             _is_exact(relation, finishing),
             takes_first,
         )
+
+    def chosen(self, args: Sequence[Datum]) -> "RowRead | None":
+        """Return the read by which the arguments are answered; None if there is none."""
+        if self.unless is None:
+            return self
+        try:
+            ((is_all,),) = _run(self.unless, {}, args, no_value)
+        except (TooMany, RowFailed):
+            return None
+        if is_all is not True:
+            return self
+        return None if self.instead is None else self.instead.chosen(args)
 
     def rows(
         self,
@@ -411,6 +426,19 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
         begins=len(found) > 1 and _is_in_order(found[:1]),
         calls=tuple(calls),
     )
+
+
+def plan_optional_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRead | None:
+    """Return what `plan_row_read` does, or a read that its arguments may make shorter."""
+    read = plan_row_read(peek, planned)
+    for condition, path in reversed(peek.optional):
+        shorter = plan_row_read(replace(peek, path=path), planned)
+        test = Map(Join(()), (condition,))
+        if shorter is not None and cost_of_a_row(test) <= LIGHT and not takes_long_for_a_row(test):
+            unless = compile_rows(test)
+            if unless is not None and not unless.session_values:
+                read = replace(shorter, unless=unless, instead=read)
+    return read
 
 
 def _is_made_before(call: Call) -> bool:

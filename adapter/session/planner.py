@@ -31,7 +31,7 @@ from foreshore.adapter.plans.prepared import (
     Programs,
     Scope,
 )
-from foreshore.adapter.plans.row_read import plan_row_read
+from foreshore.adapter.plans.row_read import plan_optional_read, plan_row_read
 from foreshore.adapter.plans.row_rules import rules_of
 from foreshore.adapter.plans.target import Target, marked_by, target_in
 from foreshore.adapter.services.collections import Collections
@@ -394,7 +394,7 @@ class SessionPlanner:
                 rules = None if template is None else rules_of(planned[plan.table])
                 return Programs(template, rules, upsert)
             case Select(locking=None) | Declare(query=Select(locking=None)):
-                return Programs(row_read=plan_row_read(peek, planned))
+                return Programs(row_read=plan_optional_read(peek, planned))
             case Select(locking=Locking(wait="block" | "error", tables=(table,))):
                 return _locking_programs(peek, planned, table)
             case Select(locking=Locking(wait="block" | "error")):

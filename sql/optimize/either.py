@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from foreshore.expr.ir import Filter, Get, Or, Project, Relation
 from foreshore.ids import GlobalId
-from foreshore.sql.optimize.key_steps import KeyStep, TableKey
+from foreshore.sql.optimize.key_steps import KeyStep, Step, TableKey
 from foreshore.sql.optimize.lookup import predicates_of
 
 Find = Callable[[Relation], KeyStep | None]
@@ -38,9 +38,9 @@ def either_step(
     return min(found, key=lambda steps: (not are_unique(steps), len(steps)), default=())
 
 
-def are_unique(steps: Sequence[KeyStep]) -> bool:
+def are_unique(steps: Sequence[Step]) -> bool:
     """Whether each key of some steps has one row."""
-    return all(step.constraint is not None for step in steps)
+    return all(isinstance(step, KeyStep) and step.constraint is not None for step in steps)
 
 
 def _has_every_row(key: TableKey, get: Get) -> bool:

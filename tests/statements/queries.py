@@ -42,6 +42,8 @@ class Queries(Expressions):
         """Return a condition on the key of a table, or on a column of an index, or on either."""
         if table.indexed and self.chance(0.12):
             return self._by_either(table, alias)
+        if table.key and self.chance(0.08):
+            return self._by_optional(table, alias)
         names = list(table.key) or [table.columns[0].name]
         if self.chance(0.15):
             names = [self.random.choice(table.columns[:4]).name]
@@ -66,6 +68,14 @@ class Queries(Expressions):
         columns = map(table.column, names)
         sides = [self._found(each, f"{alias}.{each.name}", is_view=False) for each in columns]
         return f"({' OR '.join(sides)})"
+
+    def _by_optional(self, table: Table, alias: str) -> str:
+        """Return a condition on a column, beside which a condition on an argument may hold."""
+        column = table.column(self.random.choice([*table.key, *table.indexed]))
+        argument = self.parameter("int", ("1", "2"), cast=1)
+        test = self.random.choice(("IS NULL", "= 2", "IS NOT NULL"))
+        found = self._found(column, f"{alias}.{column.name}", is_view=False)
+        return f"({argument} {test} OR {found})"
 
     def _key(self, column: Column, *, cast: float = 0.2) -> str:
         if self.chance(0.07) and (alike := ALIKE.get(plain(column.type))):

@@ -46,6 +46,11 @@ from foreshore.update import Timestamp
 
 async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | None:
     """Return the finished rows, of the transaction's time and with its own writes."""
+    if read.unless is not None:
+        chosen = read.chosen(context.args)
+        if chosen is None:
+            return None
+        read = chosen
     reading = await reading_of(context, read, read.tables) if read.sources else _Reading(context)
     if reading is None:
         return None
