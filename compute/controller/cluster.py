@@ -1,7 +1,9 @@
 """A cluster in the controller: its replicas, and the commands sent to all of them.
 
 A replica that connects receives the cluster's history, and from then on every command together with
-the others. Feeds are collected over one turn of the event loop and encoded once for all replicas.
+the others. Feeds are collected and encoded once for all replicas. The first one goes at the end of
+its turn of the event loop, and others follow `FEED_SECONDS` apart unless somebody waits for them:
+commits that come one by one are few steps of dataflows.
 """
 
 import asyncio
@@ -41,10 +43,12 @@ from foreshore.processes.messages import Message
 from foreshore.processes.outbox import are_large
 from foreshore.processes.transport import Connection, Sent, Tables, encode_frame
 from foreshore.storage.controller import ListenEvent, Snapshot
-from foreshore.update import Timestamp
+from foreshore.update import T0, Timestamp
 
 logger = logging.getLogger(__name__)
 
+FEED_SECONDS = 0.005  # between feeds that nobody waits for
+SOON_MS = 1_000  # a wait for a time further ahead is not hurried
 ENCODED_IN_PASSING = 1 << 20  # bytes of rows that are encoded on the event loop
 
 # Valid Spark masters. An invalid one would fail at each start of a replica.
@@ -213,6 +217,11 @@ class Cluster:
         self.peeks: dict[int, PendingPeek] = {}  # by number
         self._snapshots = snapshots
         self._feed: list[ListenEvent] = []
+        self._feeding: asyncio.Handle | None = None  # which sends them
+        self._is_paced = False  # it does so after a while
+        self._fed = T0  # the upper of the newest of them
+        self._fed_at = 0.0  # by the clock of the loop
+        self._awaited = T0  # all before it is sent at once
 
     @property
     def connections(self) -> list[Connection[Response]]:
@@ -373,15 +382,39 @@ class Cluster:
         self.peeks.pop(number, None)
 
     def feed(self, event: ListenEvent) -> None:
-        """Send a shard's new data to all replicas at the end of this turn of the event loop."""
-        if not self._feed:
-            asyncio.get_running_loop().call_soon(self._flush)
+        """Send a shard's new data to all replicas, now or a little later."""
         self._feed.append(event)
+        is_awaited = self._fed < self._awaited
+        self._fed = max(self._fed, event.upper)
+        loop = asyncio.get_running_loop()
+        due = self._fed_at + FEED_SECONDS
+        if is_awaited or due <= loop.time():
+            self._feed_soon()
+        elif self._feeding is None:
+            self._feeding, self._is_paced = loop.call_at(due, self._flush), True
+
+    def hurry(self, upper: Timestamp) -> None:
+        """Send all up to `upper` at once, as somebody waits for it."""
+        self._awaited = max(self._awaited, min(upper, self._fed + SOON_MS))
+        if self._feed:
+            self._feed_soon()
+
+    def _feed_soon(self) -> None:
+        """Send what is collected at the end of this turn of the event loop."""
+        if self._feeding is None or self._is_paced:
+            if self._feeding is not None:
+                self._feeding.cancel()
+            self._feeding = asyncio.get_running_loop().call_soon(self._flush)
+            self._is_paced = False
 
     def _flush(self) -> None:
+        if self._feeding is not None:
+            self._feeding.cancel()
+            self._feeding = None
         events, self._feed = self._feed, []
         if not events:
             return
+        self._fed_at = asyncio.get_running_loop().time()
         shards, tables = [], []
         for event in events:
             has_updates = event.written is not None

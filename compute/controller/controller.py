@@ -106,7 +106,7 @@ class ComputeController:
         self._exporters: dict[GlobalId, Dataflow] = {}
         # Dataflows that another one with the same exports is about to replace.
         self._being_replaced: dict[GlobalId, Dataflow] = {}
-        self._uppers = Uppers(storage)
+        self._uppers = Uppers(storage, self._hurry_feeds)
         self._unchanged = UnchangedOutputs(self._exporters, self._uppers, storage)
         self.maintained = Maintained(
             self._exporters,
@@ -160,6 +160,10 @@ class ComputeController:
         self._holding: asyncio.Task[None] | None = None
         self._when_still: list[Callable[[], None]] = []
         storage.corruptions.listen(self._fail_waiters)
+
+    def _hurry_feeds(self, upper: Timestamp) -> None:
+        for cluster in self.clusters:
+            cluster.hurry(upper)
 
     async def close(self) -> None:
         """End all replicas. The read holds stay, so the next environment finds inputs readable."""

@@ -4,6 +4,7 @@ The upper of a shard is storage's; that of an index is the most advanced replica
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from foreshore.errors import DatabaseError, UndefinedObject
@@ -21,8 +22,11 @@ class _Waiter(NamedTuple):
 class Uppers:
     """The uppers of shards and indexes; all methods belong on the event loop."""
 
-    def __init__(self, storage: StorageController) -> None:
+    def __init__(
+        self, storage: StorageController, hurry_feeds: Callable[[Timestamp], None]
+    ) -> None:
         self._storage = storage
+        self._hurry_feeds = hurry_feeds  # up to an upper
         self._indexes: dict[GlobalId, Timestamp] = {}
         self._waiters: dict[GlobalId, list[_Waiter]] = {}
 
@@ -38,6 +42,7 @@ class Uppers:
     def hurry(self, beyond: Timestamp) -> None:
         """Let what follows shards hear at once that they have advanced to beyond a time."""
         self._storage.hurry(beyond + 1)
+        self._hurry_feeds(beyond + 1)
 
     def drop(self, id: GlobalId, error: DatabaseError) -> None:
         """Forget a collection; its waiters fail with `error`."""
