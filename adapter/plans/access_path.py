@@ -39,6 +39,7 @@ from foreshore.sql.optimize.key_steps import (
 from foreshore.sql.optimize.lookup import literal_lookup
 from foreshore.sql.optimize.optional import optional_steps
 from foreshore.sql.optimize.pages import restricted_to_pages
+from foreshore.sql.optimize.recursive_steps import RestrictedBlock, restricted_block
 from foreshore.sql.optimize.restrict import restricted
 from foreshore.sql.optimize.table_range import first_of_join, range_of_table, selectivity
 from foreshore.sql.plan import Query
@@ -163,6 +164,7 @@ class PeekPlan:
     has_arrays: bool  # whether arrays are among its inputs
     # Paths that are shorter unless the scalar before them, an argument's condition, is TRUE.
     optional: tuple[tuple[Scalar, KeyLookup], ...] = ()
+    recursive: RestrictedBlock | None = None  # recursions of which keys find all rows
 
     @property
     def key(self) -> KeyLookup | None:
@@ -243,11 +245,14 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
     sources = read - {each.id for each in query.changes} - {each.id for each in query.init_plans}
     calls = list(chain.from_iterable(map(calls_in, relations)))
     optional: tuple[tuple[Scalar, KeyLookup], ...] = ()
+    recursive: RestrictedBlock | None = None
     path: AccessPath
     if not read and not query.recursions and is_for_kernels(query.relation):
         path = Constant(query.relation)
     elif query.recursions or not (sources or query.changes) or any(map(is_builtin, sources)):
         path = InProcess(query.relation)
+        if query.recursions and by_keys and not calls and sources and all(map(is_user, read)):
+            recursive = restricted_block(block, keys)
     elif query.engine is not None:
         path = Bulk(query.relation)
     else:
@@ -285,6 +290,7 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
         any(map(is_large, relations)),
         any(map(reads_arrays, relations)),
         optional,
+        recursive,
     )
 
 

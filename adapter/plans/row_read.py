@@ -30,6 +30,8 @@ from foreshore.adapter.plans.row_sources import (
     IndexedView,
     PageProgram,
     RangedTable,
+    RecursedRows,
+    RowsPart,
     RowsSource,
     TableSource,
     indexed_view,
@@ -51,6 +53,7 @@ from foreshore.expr.cost import (
     size_of,
     takes_long_for_a_row,
 )
+from foreshore.expr.equality import has_one_form
 from foreshore.expr.functions.system import RANDOM, RANDOM_UUID
 from foreshore.expr.ir import (
     Call,
@@ -64,7 +67,8 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
-from foreshore.sql.optimize.key_steps import KeyStep, Step
+from foreshore.sql.optimize.key_steps import KeyStep, Restricted, Step
+from foreshore.sql.optimize.recursive_steps import RestrictedRecursion
 from foreshore.sql.optimize.restrict import restricted
 from foreshore.sql.plan import Query
 from foreshore.table_rows import Row
@@ -80,6 +84,7 @@ CALLS = frozenset(("nextval", RANDOM, RANDOM_UUID))  # that may be made in vain
 
 
 # Rows under keys; it raises TooMany if it has to read more than so many.
+MOST_ROUNDS = 100  # of a recursion
 Find = Callable[[RowsSource, Sequence[Row], int | None], Iterable[Row] | None]
 
 
@@ -106,6 +111,7 @@ class RowRead:
     # Where its rows are not all of the answer: whether they are not, and what is read then.
     unless: RowProgram | None = None
     instead: "RowRead | None" = None
+    recursions: tuple[RecursedRows, ...] = ()  # whose results it reads
 
     @property
     def is_by_keys(self) -> bool:
@@ -130,9 +136,11 @@ class RowRead:
         finishing: Finishing,
         *,
         takes_first: bool,
+        recursions: Sequence[RecursedRows] = (),
     ) -> "RowRead":
         """Return the read of `relation` by programs of it, of LIMIT and of OFFSET."""
         tables = tuple([each for each in sources if isinstance(each, TableSource)])
+        tables += tuple([table for each in recursions for table in each.tables])
         views = tuple([each for each in sources if isinstance(each, IndexedView)])
         return cls(
             tuple(sources),
@@ -145,6 +153,7 @@ class RowRead:
             has_growing_call(relation),
             _is_exact(relation, finishing),
             takes_first,
+            recursions=tuple(recursions),
         )
 
     def chosen(self, args: Sequence[Datum]) -> "RowRead | None":
@@ -173,6 +182,10 @@ class RowRead:
         if not _are_arguments_short(args):
             return None
         try:
+            if self.recursions:
+                known = self._results(args, value, find)
+                if known is None:
+                    return None
             if known is not None:
                 sources = [each for each in self.sources if each.rows not in known]
                 found = self._found(sources, {**known}, args, value, find)
@@ -209,6 +222,49 @@ class RowRead:
                 rows = [*islice(rows, most + 1)]  # of which more are too many
             found[each.rows] = rows
         return found
+
+    def _results(
+        self, args: Sequence[Datum], value: SessionValue, find: Find
+    ) -> dict[GlobalId, Iterable[Row]] | None:
+        """Return the results of the recursions; None if rows are not known at once."""
+        found: dict[GlobalId, Iterable[Row]] = {}
+        for each in self.recursions:
+            rows = self._result(each, found, args, value, find)
+            if rows is None:
+                return None
+            found[each.rows] = rows
+        return found
+
+    def _result(
+        self,
+        recursion: RecursedRows,
+        found: Mapping[GlobalId, Iterable[Row]],
+        args: Sequence[Datum],
+        value: SessionValue,
+        find: Find,
+    ) -> list[Row] | None:
+        """Return the rows of a recursion; raises TooMany if they or the steps are many."""
+        result: list[Row] = []
+        seen: set[Row] = set()
+        part, given, work = recursion.base, dict(found), 0
+        for _ in range(MOST_ROUNDS):
+            known = self._found(part.sources, given, args, value, find)
+            if known is None:
+                return None
+            work += sum([len([*known[each.rows]]) for each in part.sources])
+            rows = _run(part.program, known, args, value)
+            if recursion.distinct:
+                rows = [row for row in dict.fromkeys(rows) if row not in seen]
+                seen.update(rows)
+            if not rows:
+                return result
+            result += rows
+            if max(work, len(result)) > self.program.most:
+                raise TooMany
+            if not _are_short({recursion.rows: rows}):
+                raise TooMany
+            part, given = recursion.step, {**found, recursion.working: rows}
+        raise TooMany
 
     def _first_rows(
         self, args: Sequence[Datum], value: SessionValue, find: Find
@@ -376,10 +432,15 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
     calls = calls_in(query.relation) if peek.has_side_effects else []
     if query.init_plans or not all(map(_is_made_before, calls)):
         return None
-    if query.changes or query.row_outputs or query.recursions:
+    if query.changes or query.row_outputs or (query.recursions and peek.recursive is None):
         return None
+    recursions: list[RecursedRows | None] = []
     sources: list[RowsSource | None]
     match path:
+        case InProcess() if peek.recursive is not None:
+            relation = peek.recursive.last.relation
+            sources = _sources(peek.recursive.last.steps, relation, planned)
+            recursions = [_recursed(each, planned) for each in peek.recursive.recursions]
         case KeyLookup(steps=steps, relation=relation) | IndexLookups(steps, relation):
             sources = _sources(steps, relation, planned)
         case IndexRead(index=index, on=on, keys=None, relation=relation):
@@ -401,10 +462,12 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
     if takes_long_for_a_row(relation) or cost > LIGHT:
         return None
     found = [each for each in sources if each is not None]
-    if len(found) < len(sources):
+    results = [each for each in recursions if each is not None]
+    if len(found) < len(sources) or len(results) < len(recursions):
         return None
     is_cut, finishing = _is_cut(query), query.finishing
-    is_single = single_input(relation) is not None and not has_growing_call(relation)
+    is_single = single_input(relation) is not None and not results
+    is_single = is_single and not has_growing_call(relation)
     if is_single and is_cut and _is_in_order(found):
         finishing = Finishing((), finishing.limit, finishing.offset, finishing.project)
     program = compile_rows(relation, finishing, is_cut=is_cut)
@@ -413,12 +476,19 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
         return None
     if query.offset is not None and offset is None:
         return None
-    if not {id for id in program.collections} <= {each.rows for each in found}:
+    if not {*program.collections} <= {each.rows for each in (*found, *results)}:
         return None
     program = replace(program, most=min(program.most, 2 * LIGHT // max(cost, 1)))
     takes_first = is_single and is_cut and not finishing.order_by
     programs = (program, limit, offset)
-    read = RowRead.of(found, programs, relation, query.finishing, takes_first=takes_first)
+    read = RowRead.of(
+        found,
+        programs,
+        relation,
+        query.finishing,
+        takes_first=takes_first,
+        recursions=results,
+    )
     shows_names = bool(sources_of_names(column.type for column in query.desc.columns))
     return replace(
         read,
@@ -484,6 +554,34 @@ def _sources(
     keyed = [step for step in steps if isinstance(step, KeyStep)]
     over = [relation, *(each for step in keyed for each in step.sources)]
     return [source_of(step, over, planned) for step in steps]
+
+
+def _recursed(
+    found: RestrictedRecursion, planned: Mapping[GlobalId, Planned]
+) -> RecursedRows | None:
+    """Return a recursion compiled; None if it is not, or if its rows are not as they are stored."""
+    recursion = found.recursion
+    base, step = (_part(each, planned) for each in (found.base, found.step))
+    types = [[column.type for column in columns_of(each.relation)] for each in recursion.blocks]
+    if base is None or step is None or types[0] != types[1]:
+        return None
+    if not all((type.element or type).name in SIMPLE for type in types[0]):
+        return None
+    if recursion.distinct and not all(map(has_one_form, types[0])):
+        return None
+    return RecursedRows(recursion.result, recursion.working, base, step, recursion.distinct)
+
+
+def _part(few: Restricted, planned: Mapping[GlobalId, Planned]) -> RowsPart | None:
+    relation = few.relation
+    if takes_long_for_a_row(relation) or cost_of_a_row(relation) > LIGHT:
+        return None
+    sources = _sources(few.steps, relation, planned)
+    tables = tuple([each for each in sources if isinstance(each, TableSource)])
+    program = compile_rows(relation)
+    if program is None or len(tables) < len(sources):
+        return None
+    return RowsPart(tables, program)
 
 
 def _is_in_order(sources: Sequence[RowsSource]) -> bool:

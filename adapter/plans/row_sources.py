@@ -5,6 +5,7 @@
     RangedTable    those between two values of such columns, in their order
     IndexedView    rows under keys of an index of a cluster, or all, in its mirror
     CatalogRows    rows of a relation of the catalog under values of columns
+    RecursedRows   rows of a recursion, whose base and steps have sources of their own
 
 Each has a program whose rows are the keys, or the ends of the range. `find_rows` finds the rows of
 a time in the key index of a table. None in place of rows says that the pipeline has to read.
@@ -185,6 +186,35 @@ class CatalogRows:
 
 
 TableSource: TypeAlias = KeyedTable | IndexedTable | RangedTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsPart:
+    """A program over the rows of some tables, and of what was found before."""
+
+    sources: tuple[TableSource, ...]
+    program: RowProgram
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecursedRows:
+    """The result of a recursion; its step reads the rows of the step before as `working`.
+
+    If it is `distinct` it has each row once.
+    """
+
+    rows: GlobalId  # the collection whose rows it finds
+    working: GlobalId
+    base: RowsPart
+    step: RowsPart
+    distinct: bool
+
+    @property
+    def tables(self) -> tuple[TableSource, ...]:
+        """The tables that it reads."""
+        return self.base.sources + self.step.sources
+
+
 RowsSource: TypeAlias = TableSource | IndexedView | CatalogRows
 
 

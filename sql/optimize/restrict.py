@@ -64,21 +64,25 @@ def restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
     found = _restricted(relation, keys)
     if found is not None:
         return found
-    names = _Names(keys)
+    names = Names(keys)
     apart = names.given_to(relation)
     if not names.tables:
         return None
-    found = _restricted(apart, lambda id: keys(names.tables.get(id, id)))
+    found = _restricted(apart, names.keys)
     return None if found is None else Restricted(names.resolved(found.steps), found.relation)
 
 
-class _Names:
+class Names:
     """Names for the reads of a table but for its first one, as if they were other tables."""
 
     def __init__(self, keys: KeysOf) -> None:
         self._keys = keys
         self._reads = Counter[GlobalId]()
         self.tables: dict[GlobalId, GlobalId] = {}  # by name
+
+    def keys(self, name: GlobalId) -> TableKeys:
+        """Return the keys of the table of a name."""
+        return self._keys(self.tables.get(name, name))
 
     def given_to(self, relation: Relation) -> Relation:
         """Return `relation` with the names in it."""

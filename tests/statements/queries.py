@@ -367,6 +367,18 @@ class Queries(Expressions):
             f" WHERE {self.by_key(table, alias)}"
         )
         step = f"SELECT v + 1 FROM w WHERE v < {self.random.choice(('3', '5'))}"
+        keyed = [
+            (each, name)
+            for each in self.schema.tables
+            for name in each.key[:1]
+            if each.column(name).type in INTEGERS
+        ]
+        if keyed and self.chance(0.6):
+            other, name = self.random.choice(keyed)
+            inner = self.alias()
+            value = self.typed_leaf("int", Scope().with_columns(inner, other.columns))
+            join = self.random.choice((f"{inner}.{name} = v", f"{inner}.n = v"))
+            step = f"SELECT coalesce({value}, 2) % 7 FROM {other.name} AS {inner} JOIN w ON {join}"
         return (
             (
                 f"WITH RECURSIVE w (v) AS ({start} UNION {step}) SELECT v, count(*) OVER () FROM w"

@@ -51,7 +51,8 @@ async def rows_by_keys(context: StatementContext, read: RowRead) -> list[Row] | 
         if chosen is None:
             return None
         read = chosen
-    reading = await reading_of(context, read, read.tables) if read.sources else _Reading(context)
+    needs = read.sources or read.recursions
+    reading = await reading_of(context, read, read.tables) if needs else _Reading(context)
     if reading is None:
         return None
     value = context.session_value(reading.time)
