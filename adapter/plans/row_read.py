@@ -48,6 +48,7 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.cost import (
     LIGHT,
     LONG,
+    computes_numbers,
     cost_of_a_row,
     has_growing_call,
     size_of,
@@ -101,7 +102,7 @@ class RowRead:
     limit: RowProgram | None
     offset: RowProgram | None
     cut: tuple[int | None, int]  # LIMIT and OFFSET where they are constants
-    grows: bool  # whether it may make much longer values of those that are given
+    grows: bool  # whether it may take long, or make much longer values, if some are long
     is_exact: bool  # whether its rows are in the forms of their columns' types
     takes_first: bool  # whether it needs no more rows of its only source once it has enough
     # Whether its first rows are those of first rows of its first source, which may be too few.
@@ -150,7 +151,7 @@ class RowRead:
             (*(each.id for each in tables), *(each.index for each in views)),
             *programs,
             (finishing.limit, finishing.offset),
-            has_growing_call(relation),
+            has_growing_call(relation) or computes_numbers(relation),
             _is_exact(relation, finishing),
             takes_first,
             recursions=tuple(recursions),

@@ -23,11 +23,14 @@ from foreshore.expr.ir import (
     Call,
     Column,
     Constant,
+    Filter,
     FlatMap,
     Join,
     Let,
     Literal,
+    Map,
     Project,
+    Reduce,
     Relation,
     Scalar,
     Union,
@@ -48,6 +51,7 @@ from foreshore.types import Datum, SqlType
 LIGHT = 1 << 17  # units: about ten milliseconds
 SMALL = 16  # the size of values of bounded length
 USUAL = 256  # of an unknown value
+USUAL_NUMBER = 32  # of one in a column of numerics without a scale
 LONG = 4 * USUAL  # the size above which an estimate for a usual value is far too low
 MANY_ELEMENTS = LIGHT // SMALL  # of an array, which is not light however short they are
 CALL = 8  # of a call, in addition to its arguments
@@ -98,6 +102,8 @@ def cost_of(scalar: Scalar) -> Cost:
     total = sum(each.total for each in parts)
     calls = sum(each.calls for each in parts) + 1
     most = most_size(type_of(scalar))
+    if isinstance(scalar, Column) and scalar.type.name == "number":
+        return Cost(USUAL_NUMBER, calls=calls)
     if not isinstance(scalar, Call):
         return Cost(min(max(sizes, default=USUAL), most), dearest, total, calls)
     size, work = cost_of_call(scalar.function, [*map(_estimated, operands)], sizes)
@@ -108,8 +114,8 @@ def cost_of(scalar: Scalar) -> Cost:
 
 
 def most_size(type: SqlType) -> int:
-    """Return the size that no value of a type exceeds."""
-    if type.name == "name":
+    """Return the size that no value of a type exceeds; a numeric of a scale has few digits."""
+    if type.name in ("name", "numeric"):
         return LONGEST_NAME
     return SMALL if type.element is None and type.name in _OF_ONE_SIZE else MOST
 
@@ -451,6 +457,16 @@ def grows(scalar: Scalar) -> bool:
     return any(isinstance(part, Call) and may_grow(part.function) for part in walk_scalars(scalar))
 
 
+def computes_numbers(relation: Relation) -> bool:
+    """Whether `relation` has calls over numbers of any length, whose costs are those of digits."""
+    return any(
+        isinstance(part, Call) and handles_numbers(scalar_function(part.function))
+        for node in walk_relations(relation)
+        for scalar in scalars_of(node)
+        for part in walk_scalars(scalar)
+    )
+
+
 def _is_range(relation: Relation) -> bool:
     """Whether `relation` is one series of less than a million integers; their kernel is quick."""
     while isinstance(relation, Project):
@@ -516,8 +532,13 @@ def _number_column(relation: Relation) -> int | None:
 def cost_of_a_row(relation: Relation) -> int:
     """Return the estimated cost of all scalars of `relation`, each for one row.
 
-    Series of integers are left out.
+    Series of integers are left out, and what is computed of aggregates over all rows.
     """
+    top = relation
+    while isinstance(top, Map | Filter | Project):
+        top = top.input
+    if isinstance(top, Reduce) and not top.group_key:
+        relation = top
     scalars = [
         each
         for node in walk_relations(relation)

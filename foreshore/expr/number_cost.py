@@ -14,7 +14,7 @@ from foreshore.types import Datum
 
 MOST_DIGITS = 150_000
 LONGEST_SEARCHED = 1 << 17  # characters: as many as are light
-DIGIT = 8  # units per digit of arguments and result
+DIGIT = 2  # units per digit of arguments and result
 SQUARES = 500  # square digits per unit
 ROOT = 150  # of a square root
 SERIES = 200  # units per digit of a result of exp, ln and log

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from foreshore.adapter.plans.row_read import RowRead
 from foreshore.adapter.session import planner
 from foreshore.adapter.session.planner import SessionPlanner
 from tests.adapter.harness import TestEnvironment
@@ -247,3 +248,33 @@ async def test_distances_between_long_numbers_are_exact(env: TestEnvironment) ->
             " WHERE k IN (1, 2, 3) ORDER BY k",
         )
         assert found.split() == [*counts.split(), "SELECT", "3"]
+
+
+async def test_sums_of_numerics_without_scale_are_of_rows_unless_they_are_long(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await env.ran(
+        "a",
+        "CREATE TABLE prices (k int PRIMARY KEY, p numeric)",
+        "INSERT INTO prices SELECT i, i / 7.0 - 3 FROM generate_series(1, 60) AS i",
+        "INSERT INTO prices VALUES (100, 1.50), (101, 'NaN'), (102, repeat('9', 2000)::numeric)",
+    )
+    select = "SELECT sum(p), avg(p), max(p), stddev(p), min(p * 2 - 1) FROM prices WHERE k"
+    rows, answered = RowRead.rows, list[bool]()
+
+    def noted(read: RowRead, *args: Any) -> Any:
+        found = rows(read, *args)
+        answered.append(found is not None)
+        return found
+
+    for keys, is_of_rows in (("<= 30", True), ("IN (3, 100)", True), ("IN (1, 101)", True)):
+        with monkeypatch.context() as patch:
+            patch.setattr(RowRead, "rows", noted)
+            found = await env.query("a", f"{select} {keys}")
+        assert answered.pop() is is_of_rows
+        with monkeypatch.context() as patch:
+            patch.setattr(RowRead, "rows", lambda *args: None)
+            assert await env.query("a", f"{select} {keys}") == found
+    monkeypatch.setattr(RowRead, "rows", noted)
+    await env.query("a", f"{select} IN (1, 102)")
+    assert answered == [False]
