@@ -14,11 +14,12 @@ import pytest
 from foreshore.compute.render.duckdb_dialect import DuckDbDialect, register_duckdb
 from foreshore.datum import from_array, to_array
 from foreshore.errors import UserError
+from foreshore.expr.functions.apply import apply
 from foreshore.expr.functions.function import SCALARS
 from foreshore.expr.functions.rows import OF_A_ROW, Failure, text_of
 from foreshore.expr.ir import ErrorOf
 from foreshore.query_memory import room
-from foreshore.types import Datum
+from foreshore.types import Datum, arrow_type
 from tests.compute.flow.test_scalars import compiled
 from tests.functions.walk import (
     OF_PLANS,
@@ -48,6 +49,16 @@ def test_functions_raise_nothing_but_errors_of_rows(first: int, every: int, rows
     for call in islice(calls(), first, None, every):
         found += findings(call, rows_of(call, rows))
     assert not found, "\n".join(found)
+
+
+def test_column_of_no_rows_has_type_of_result() -> None:
+    differing: list[str] = []
+    for call in calls():
+        arrays = [to_array([], type) for type in call.types.args]
+        values, _ = apply(call.function, call.types, arrays)
+        if arrays and (values.type != arrow_type(call.types.result) or len(values)):
+            differing.append(f"{call.id}: {values.type}")
+    assert not differing, "\n".join(differing)
 
 
 def test_functions_of_plans_have_no_name() -> None:

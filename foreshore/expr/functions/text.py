@@ -268,7 +268,8 @@ def _joined(left: str, right: str) -> str:
 def _concat(types: Signature, *arrays: pa.Array) -> Outcome:
     columns = [output_of(a, t) for a, t in zip(arrays, types.args, strict=True)]
     return pa.array(
-        ["".join(t for t in row if t is not None) for row in zip(*columns, strict=True)]
+        ["".join(t for t in row if t is not None) for row in zip(*columns, strict=True)],
+        pa.string(),
     )
 
 
@@ -487,13 +488,6 @@ declare("to_hex", "int4", "text", mapped(_to_hex(32)))
 declare("to_hex", "int8", "text", mapped(_to_hex(64)))
 declare("quote_ident", "text", "text", mapped(quote_ident))
 declare("quote_literal", "text", "text", mapped(quote_literal))
-declare(
-    "quote_nullable",
-    "text",
-    "text",
-    lambda types, a: pa.array(["NULL" if t is None else quote_literal(t) for t in a.to_pylist()]),
-    strict=False,
-)
 
 
 def _quoted_values(types: Signature, a: pa.Array) -> Outcome:
@@ -502,11 +496,12 @@ def _quoted_values(types: Signature, a: pa.Array) -> Outcome:
 
 
 declare("quote_literal", "anyelement", "text", _quoted_values)
-declare(
-    *("quote_nullable", "anyelement", "text"),
-    lambda types, a: _quoted_values(types, a).fill_null("NULL"),
-    strict=False,
-)
+for _type in ("text", "anyelement"):
+    declare(
+        *("quote_nullable", _type, "text"),
+        lambda types, a: _quoted_values(types, a).fill_null("NULL"),
+        strict=False,
+    )
 declare("encode", "bytea text", "text", mapped(encode), fallible=True)
 declare("decode", "text text", "bytea", mapped(decode), fallible=True)
 declare("format", "text any", "text", _format_kernel, strict=False, fallible=True, variadic=True)
