@@ -61,6 +61,8 @@ _DAY = 86_400_000_000
 USUAL_DEPTH = 8  # of a document
 LONGEST_NAME = 64
 MATCH = 40  # of a match, in addition to its characters
+_SHORT = frozenset((int, float, bool, type(None)))
+_STRINGS = frozenset((str, bytes, type(None)))
 MANY_PARTS = 1000  # of a relation
 MANY_ROWS = 1_000_000  # of a join, or of elements of arrays
 MANY_GIVEN = 250_000  # elements of an array of literals
@@ -491,7 +493,16 @@ def is_large(relation: Relation) -> bool:
 
 
 def _has_long_datum(constant: Constant) -> bool:
-    return any(is_long(datum) for row, _ in constant.rows for datum in row)
+    for i in range(len(constant.columns)):
+        datums = [row[i] for row, _ in constant.rows]
+        kinds = set(map(type, datums))
+        if kinds <= _SHORT:
+            continue
+        if kinds <= _STRINGS and max(map(len, filter(None, datums)), default=0) <= LIGHT:
+            continue
+        if any(map(is_long, datums)):
+            return True
+    return False
 
 
 def _joined_counts(join: Join, counts: list[int]) -> list[int]:

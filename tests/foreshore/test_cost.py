@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from foreshore.errors import StatementTooComplex
-from foreshore.expr.cost import cost_of, is_heavy, is_large, is_light
+from foreshore.expr.cost import cost_of, is_heavy, is_large, is_light, takes_long_for_a_row
 from foreshore.expr.evaluate import constant, folding_little, is_constant, may_fold
 from foreshore.expr.ir import (
     IN_STEP,
@@ -18,7 +18,7 @@ from foreshore.expr.ir import (
     Scalar,
     Union,
 )
-from foreshore.types import INT2, INT4, INT8, TEXT, ColumnType, SqlType, array_of
+from foreshore.types import INT2, INT4, INT8, TEXT, ColumnType, Datum, SqlType, array_of
 
 A, B = Literal("a", TEXT), Literal("%b", TEXT)
 
@@ -156,3 +156,21 @@ def test_constants_of_a_statement_are_folded_up_to_a_bound() -> None:
             assert not may_fold(many[0])
         assert all(map(may_fold, cheap))
     assert all(map(may_fold, many))
+
+
+@pytest.mark.parametrize(
+    ("datum", "type", "is_long"),
+    [
+        ("x" * 200_000, TEXT, True),
+        (b"x" * 200_000, SqlType("bytea"), True),
+        (tuple(range(10_000)), array_of(INT4), True),
+        ("x" * 1000, TEXT, False),
+        ((1, 2), array_of(INT4), False),
+        (7, INT4, False),
+    ],
+)
+def test_rows_with_a_long_value_take_long(datum: Datum, type: SqlType, is_long: bool) -> None:
+    others: list[Datum] = [None, datum[:2] if isinstance(datum, str | bytes | tuple) else 1]
+    rows = tuple(((1, each), 1) for each in [*others * 20, datum, *others])
+    found = takes_long_for_a_row(Constant(rows, (ColumnType(INT4), ColumnType(type))))
+    assert found is is_long
