@@ -29,7 +29,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.pointwise import Cell, compiled
 from foreshore.expr.scalars import bind_scalar
-from foreshore.expr.traversal import inputs_of, walk_scalars
+from foreshore.expr.traversal import inputs_of, walk_relations, walk_scalars
 from foreshore.sql.rewrite.bind_parameters import Givens
 from foreshore.table_rows import Row
 from foreshore.types import Datum
@@ -78,7 +78,8 @@ def template_of(relation: Relation, calls: Sequence[Call] = ()) -> Template | No
 
     `calls` are those in it with side effects on the session, in the order of their execution.
     """
-    rows = _rows(relation)
+    constants = [each for each in walk_relations(relation) if isinstance(each, Constant)]
+    rows = None if sum(len(e.rows) for e in constants) > MOST_IN_PASSING else _rows(relation)
     if rows is None:
         return None
     if not all(isinstance(arg, Literal) for each in calls for arg in each.args):
@@ -119,7 +120,7 @@ def _rows(relation: Relation) -> list[tuple[Scalar, ...]] | None:
         case Join(inputs=()):
             return [()]
         case Constant(rows=rows, columns=columns):
-            if len(rows) > MOST_IN_PASSING or any(diff != 1 for _, diff in rows):
+            if any(diff != 1 for _, diff in rows):
                 return None
             return [
                 tuple(Literal(datum, c.type) for datum, c in zip(row, columns, strict=True))

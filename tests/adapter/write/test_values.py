@@ -67,6 +67,7 @@ async def test_non_values_source_has_no_template(own_env: TestEnvironment) -> No
         "INSERT INTO t (j) SELECT j FROM t",
         "INSERT INTO t (j) SELECT 1 WHERE $1",
         "INSERT INTO t (j) SELECT * FROM generate_series(1, 3)",
+        f"INSERT INTO t (j, z) VALUES (1, now()), {', '.join(['(2, NULL)'] * 300)}, (3, now())",
     ):
         prepared = await session.extended.parse("", sql, ())
         assert prepared.made.programs.template is None, sql
