@@ -47,18 +47,19 @@ def _oids_of_names() -> Iterator[Definition]:
         ELSE _raised('42601', 'improper relation name (too many dotted names): '
                               || array_to_string($1, '.')) END""",
     )
+    # It is found by the last part, which cannot fail. What is no name fails by its schema.
     yield (
         "_relation_oid",
-        "text[]",
+        "text",
         REGCLASS,
-        "_relation_in(_schema_part($1), $1[cardinality($1)])",
+        "_relation_in(_schema_part(_name_parts($1)), _last_part($1))",
     )
     yield (
         "to_regclass",
         "text",
         REGCLASS,
         """CASE WHEN $1 ~ '^[0-9]+$' THEN CAST($1::oid AS regclass)
-            ELSE _relation_oid(_name_parts($1)) END""",
+            ELSE _relation_oid($1) END""",
     )
     # A type of the catalog by the parts of its name, or that of its arrays if $2.
     yield (

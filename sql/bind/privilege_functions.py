@@ -56,7 +56,7 @@ def _in_schemas(relation: str, noun: str) -> _Kind:
 
 
 _RELATION = _Kind(
-    """coalesce(_relation_oid(_name_parts($1)),
+    """coalesce(_relation_oid($1),
         CASE WHEN cardinality(_name_parts($1)) = 1 OR EXISTS (
                 SELECT 1 FROM pg_catalog.pg_namespace n
                 WHERE n.nspname = (_name_parts($1))[cardinality(_name_parts($1)) - 1])

@@ -38,12 +38,13 @@ from foreshore.expr.ir import (
 from foreshore.expr.keys import Constant, Elements, Key
 from foreshore.sql.optimize.build import project
 from foreshore.sql.optimize.scalars import MAX_NODES, conjuncts, size_of, substitute
-from foreshore.types import BOOL, Datum, SqlType
+from foreshore.types import BOOL, REG_NAMES, Datum, SqlType
 
 MAX_KEYS = 1000  # that combine the values of several predicates
 
 RANGES = BITS
 TEXTS = ("text", "varchar", "name")
+_OIDS = ("oid", *REG_NAMES)
 _EXACT_CASTS = frozenset(
     [f"cast({each},numeric)" for each in RANGES] + ["cast(int2,float8)", "cast(int4,float8)"]
 )
@@ -339,7 +340,7 @@ def is_comparable(value: SqlType, key: SqlType) -> bool:
     """Return whether equal values of two types are equal in memory, up to the width of integers."""
     if value.name in RANGES and key.name in RANGES:
         return True
-    if value.name in TEXTS and key.name in TEXTS:
+    if any(value.name in alike and key.name in alike for alike in (TEXTS, _OIDS)):
         return True
     return value == key or (value.name == key.name and key.name not in ("numeric", "array"))
 

@@ -55,6 +55,7 @@ from foreshore.types import BOOL
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "eq_any", "ne_all"))
 _SUBQUERIES = (Exists, ScalarSubquery, AnySubquery)
 _OF_ROWS = (Column, OuterColumn, *_SUBQUERIES)
+_BRANCH = Literal(None, BOOL)  # among guards: a CASE or coalesce() decides whether it is computed
 
 
 def mark_once(relation: Relation, guards: tuple[Scalar, ...] = ()) -> Relation:
@@ -144,14 +145,16 @@ def row_without_tables(relation: Relation) -> list[Scalar] | None:
 
 
 def _within(scalar: Scalar, guards: tuple[Scalar, ...]) -> Scalar:
-    """Return a scalar whose subqueries are marked, but for those that a branch guards."""
+    """Return a scalar whose subqueries are marked; within a branch only what cannot fail."""
     match scalar:
         case Exists(relation=relation) | ScalarSubquery(relation=relation):
             return msgspec.structs.replace(scalar, relation=mark_once(relation, guards))
         case AnySubquery(predicate=predicate, relation=relation):
             return AnySubquery(_marked(predicate, guards), mark_once(relation, guards))
-        case Case() | Once() | Call(function="coalesce"):
+        case Once():
             return scalar
+        case Case() | Call(function="coalesce"):
+            guards = (*guards, _BRANCH)
     operands = operands_of(scalar)
     marked = tuple([_within(each, guards) for each in operands])
     changed = any(a is not b for a, b in zip(operands, marked, strict=True))
@@ -177,6 +180,8 @@ def _once(scalar: Scalar, guards: Sequence[Scalar]) -> Scalar:
     if not is_light(scalar) or any(map(changes, walk_scalars(scalar))):
         return scalar
     type = type_of(scalar)
+    if _BRANCH in guards and can_fail(scalar):
+        return scalar
     if guards and can_fail(scalar):
         scalar = Case(((conjunction(guards), scalar),), Literal(None, type), type)
     return Once(scalar, type)

@@ -21,7 +21,7 @@ from foreshore.expr.functions.function import (
     hidden,
 )
 from foreshore.expr.functions.number import rows_of
-from foreshore.expr.functions.rows import fail, mapped, rowwise
+from foreshore.expr.functions.rows import Failure, fail, mapped, rowwise
 from foreshore.identifiers import cut, fold
 from foreshore.interval_fields import of_interval_typmod
 from foreshore.numbers import shown
@@ -357,6 +357,14 @@ def parts_of_name(text: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
+def _last_part(text: str) -> str | None:
+    """Return the last part of a qualified name, None for what is no name."""
+    try:
+        return parts_of_name(text)[-1]
+    except Failure:
+        return None
+
+
 _TABLE_PRIVILEGES = frozenset(
     ["select", "insert", "update", "delete", "truncate", "references", "trigger"]
 )
@@ -465,6 +473,7 @@ def _oid_of_type(text: str) -> int | None:
 
 declare("_oid_of_type", "text", "oid", mapped(_oid_of_type))
 declare("_name_parts", "text", "text[]", mapped(parts_of_name), fallible=True)
+declare("_last_part", "text", "text", mapped(_last_part))
 declare("_asked", "text text", "text", mapped(_asked), fallible=True)
 declare("_gives", "text text text", "bool", mapped(_gives))
 declare("_raised", "text text", "text", mapped(_raised), fallible=True)

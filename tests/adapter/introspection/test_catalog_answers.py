@@ -21,6 +21,7 @@ from foreshore.catalog.builtin.answers import (
 )
 from foreshore.catalog.state import State
 from foreshore.compute.local.small.first import SmallFirst
+from foreshore.errors import DatabaseError
 from foreshore.expr.block import Block
 from foreshore.expr.ir import Constant
 from foreshore.types import Datum, SqlType
@@ -132,6 +133,36 @@ def test_what_is_asked_about_a_table_is_found_by_keys(
         assert evaluated == []
 
     runner.run(asked())
+
+
+def test_names_in_arguments_are_found_by_keys(
+    runner: asyncio.Runner, env: TestEnvironment, evaluated: list[object]
+) -> None:
+    def ask(sql: str, *args: Datum) -> list[str]:
+        return runner.run(execute(env, "a", sql, *args))
+
+    made = 'CREATE TABLE called (id int PRIMARY KEY); CREATE TABLE "Called" (id int UNIQUE)'
+    runner.run(env.query("a", f"CREATE SCHEMA beside; {made}; CREATE TABLE beside.called ()"))
+    keys = (
+        "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = $1::regclass"
+    )
+    assert ask(keys, "called") == ["called_pkey|PRIMARY KEY (id)"]
+    assert ask(keys, '"Called"') == ["Called_id_key|UNIQUE (id)"]
+    assert ask(keys, "beside.called") == []
+    evaluated.clear()
+    named = "SELECT to_regclass($1)::oid"
+    found = [ask(named, name) for name in ('"Called"', "called", "beside.called", "called_pkey")]
+    assert ask(named, "public.called") == found[1]
+    assert ask(named, "nowhere") == ask(named, "nowhere.called") == ["NULL"]
+    assert evaluated == []
+    oids = "SELECT oid FROM pg_class WHERE relname ILIKE 'called' ORDER BY oid"
+    assert len({each for (each,) in found}) == 4
+    assert {each for (each,) in found[:3]} == {*ask(oids)}
+    for name, error in (("a b", "42602"), ("a.b.c", "0A000"), ("a.b.c.d", "42601")):
+        with pytest.raises(DatabaseError) as raised:
+            ask(named, name)
+        assert raised.value.sqlstate == error
+        runner.run(env.query("a", "ROLLBACK"))
 
 
 def test_names_of_objects_are_kept_until_they_change(

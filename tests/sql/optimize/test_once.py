@@ -133,6 +133,17 @@ def test_alternatives_without_columns_guard_the_others() -> None:
     )
 
 
+def test_branches_guard_what_may_fail_in_their_subqueries() -> None:
+    lower = Call("lower(text)", (Parameter(2, TEXT),), TEXT)
+
+    def read(*predicates: Scalar) -> Scalar:
+        exists = Exists(Filter(T, predicates))
+        return Case(((NOT_ZERO, exists),), Literal(False, BOOL), BOOL)
+
+    found = marked(read(NOT_ZERO, eq(A, QUOTIENT), eq(C, lower)))
+    assert found == Filter(T, (read(NOT_ZERO, eq(A, QUOTIENT), eq(C, Once(lower, TEXT))),))
+
+
 def test_constants_in_subqueries_and_joins_are_marked() -> None:
     found = eq(A, Once(SUM, INT4))
     exists = mark_once(Filter(T, (Exists(Filter(T, (eq(A, SUM),))),)))
