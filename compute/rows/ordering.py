@@ -6,8 +6,8 @@ from operator import itemgetter
 from typing import Any
 
 from foreshore.compute.rows.source import TooMany
-from foreshore.expr.equality import has_one_form, python_key
-from foreshore.types import ColumnType, Datum
+from foreshore.expr.equality import has_one_form, is_plain, python_key
+from foreshore.types import ColumnType, Datum, SqlType
 
 Row = tuple[Datum, ...]
 
@@ -15,22 +15,26 @@ Row = tuple[Datum, ...]
 class SortKey:
     """A column by which rows are sorted."""
 
-    __slots__ = ("_reverse", "of")
+    __slots__ = ("_datum", "_nullable", "_reverse", "of")
 
     def __init__(self, place: int, column: ColumnType, descending: bool, nulls_first: bool) -> None:
         self._reverse = descending
-        self.of = _key(place, column, nulls_first == descending)
+        self._nullable = column.nullable
+        # Python orders such data as SQL does, if none of them is None.
+        self._datum = itemgetter(place) if is_plain(column.type) else None
+        self.of = _key(place, column.type, nulls_first == descending)
 
     def sort(self, rows: list[Any]) -> None:
         """Sort rows by the key; equal ones keep their order."""
-        rows.sort(key=self.of, reverse=self._reverse)
+        key = self._datum
+        if key is None or (self._nullable and None in map(key, rows)):
+            rows.sort(key=self.of, reverse=self._reverse)
+        else:
+            rows.sort(key=key, reverse=self._reverse)
 
 
-def _key(place: int, column: ColumnType, none_is_greatest: bool) -> Callable[[Any], Any]:
+def _key(place: int, type: SqlType, none_is_greatest: bool) -> Callable[[Any], Any]:
     """Return the key of a row by one of its columns, among which None is greatest or least."""
-    type = column.type
-    if not column.nullable and _sorts_itself(column):
-        return itemgetter(place)
 
     def key(row: Row) -> Any:
         datum = row[place]
@@ -39,11 +43,6 @@ def _key(place: int, column: ColumnType, none_is_greatest: bool) -> Callable[[An
         return (not none_is_greatest, python_key(datum, type))
 
     return key
-
-
-def _sorts_itself(column: ColumnType) -> bool:
-    """Whether Python orders data of a column, none of which is None, as SQL does."""
-    return column.type.name in ("bool", "int2", "int4", "int8", "date", "timestamp", "timestamptz")
 
 
 def sort_of(columns: Sequence[ColumnType]) -> Callable[[list[Any], Sequence[SortKey]], None]:
