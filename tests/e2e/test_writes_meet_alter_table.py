@@ -196,21 +196,27 @@ def test_no_write_by_itself_is_lost_or_refused(server: Server) -> None:
 
 def test_a_copy_goes_on_into_the_table_as_it_was_altered(server: Server) -> None:
     with server.connect() as copying, server.connect() as altering:
-        altering.execute("CREATE TABLE copied (a int, b int)")
+        altering.execute("CREATE TABLE copied_meanwhile (a int, b int)")
 
         def copy_while(change: str, *row: int) -> None:
-            with copying.cursor() as cursor, cursor.copy("COPY copied FROM STDIN") as copy:
+            with (
+                copying.cursor() as cursor,
+                cursor.copy("COPY copied_meanwhile FROM STDIN") as copy,
+            ):
                 copy.write_row(row)
                 altering.execute(change.encode())
 
-        copy_while("ALTER TABLE copied ADD COLUMN c int DEFAULT 9", 1, 2)
+        copy_while("ALTER TABLE copied_meanwhile ADD COLUMN c int DEFAULT 9", 1, 2)
         copy_while(
-            "ALTER TABLE copied DROP COLUMN c, ADD COLUMN c int, ADD COLUMN d serial", 3, 4, 5
+            "ALTER TABLE copied_meanwhile DROP COLUMN c, ADD COLUMN c int, ADD COLUMN d serial",
+            3,
+            4,
+            5,
         )
-        gone = 'column "b" of relation "copied" does not exist'
+        gone = 'column "b" of relation "copied_meanwhile" does not exist'
         with pytest.raises(psycopg.errors.UndefinedColumn, match=gone):
-            copy_while("ALTER TABLE copied DROP COLUMN b", 6, 7, 8, 9)
+            copy_while("ALTER TABLE copied_meanwhile DROP COLUMN b", 6, 7, 8, 9)
         with pytest.raises(psycopg.errors.CheckViolation):
-            copy_while("ALTER TABLE copied ADD CHECK (a < 10)", 10, 11, 12)
-        rows = altering.execute("SELECT a, c, d FROM copied ORDER BY a").fetchall()
+            copy_while("ALTER TABLE copied_meanwhile ADD CHECK (a < 10)", 10, 11, 12)
+        rows = altering.execute("SELECT a, c, d FROM copied_meanwhile ORDER BY a").fetchall()
         assert rows == [(1, None, 1), (3, 5, 2)]

@@ -41,15 +41,15 @@ def test_nested_lists_are_arguments(server: Server, form: str) -> None:
 
 def test_rows_of_a_binary_copy_may_have_nested_lists(server: Server) -> None:
     with server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("DROP TABLE IF EXISTS copied")
-        cursor.execute("CREATE TABLE copied (k int, m int[][], p int[])")
-        with cursor.copy("COPY copied FROM STDIN (FORMAT binary)") as copy:
+        cursor.execute("DROP TABLE IF EXISTS nested_copied")
+        cursor.execute("CREATE TABLE nested_copied (k int, m int[][], p int[])")
+        with cursor.copy("COPY nested_copied FROM STDIN (FORMAT binary)") as copy:
             copy.set_types(["int4", "int4[]", "int4[]"])
             copy.write_row((1, NESTED, [1]))
-        assert cursor.execute("SELECT * FROM copied").fetchall() == [(1, NESTED, [1])]
+        assert cursor.execute("SELECT * FROM nested_copied").fetchall() == [(1, NESTED, [1])]
 
     def write_nested() -> None:
-        with cursor.copy("COPY copied FROM STDIN (FORMAT binary)") as copy:
+        with cursor.copy("COPY nested_copied FROM STDIN (FORMAT binary)") as copy:
             copy.set_types(["int4", "int4[]", "int4[]"])
             copy.write_row((1, NESTED, NESTED))
 
