@@ -218,7 +218,7 @@ class RowRead:
             if page is not None:
                 rows = _rows_of_page(page, rows, most, args, value)
             elif self.takes_first:
-                rows = _counted(rows, most)
+                rows = _counted(rows, most, only_short=self.grows)
             elif isinstance(each, IndexedTable | RangedTable):
                 rows = [*islice(rows, most + 1)]  # of which more are too many
             found[each.rows] = rows
@@ -306,7 +306,7 @@ class RowRead:
     def _finished(
         self, found: Mapping[GlobalId, Iterable[Row]], args: Sequence[Datum], value: SessionValue
     ) -> list[Row] | None:
-        if self.grows and not _are_short(found):
+        if self.grows and not self.takes_first and not _are_short(found):
             return None
         return _run(self.program, found, args, value, *self._cut(args, value))
 
@@ -386,10 +386,10 @@ def _rows_of_page(
     return taken
 
 
-def _counted(rows: Iterable[Row], most: int) -> Iterator[Row]:
-    """Yield rows; raises TooMany if there are more than `most`."""
+def _counted(rows: Iterable[Row], most: int, *, only_short: bool = False) -> Iterator[Row]:
+    """Yield rows; raises TooMany if there are more than `most`, or one is not short."""
     for number, row in enumerate(rows):
-        if number == most:
+        if number == most or (only_short and max(map(size_of, row), default=0) > LONG):
             raise TooMany
         yield row
 
@@ -468,7 +468,6 @@ def plan_row_read(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> RowRea
         return None
     is_cut, finishing = _is_cut(query), query.finishing
     is_single = single_input(relation) is not None and not results
-    is_single = is_single and not has_growing_call(relation)
     if is_single and is_cut and _is_in_order(found):
         finishing = Finishing((), finishing.limit, finishing.offset, finishing.project)
     program = compile_rows(relation, finishing, is_cut=is_cut)

@@ -281,7 +281,7 @@ class Queries(Expressions):
                 *(self.plain, self.plain, self.plain, self.star, self.star, self.grouped),
                 *(self.grouped, self.together, self.distinct, self.windowed, self.with_part),
                 *(self.constant, self.nested, self.locking, self.unnested, self.point, self.point),
-                *(self.point, self.point, self.named_columns, self.ties, self.recursive),
+                *(self.point, self.point, self.named_columns, self.ties, self.recursive, self.page),
                 *(self.of_sets, self.of_series),
             )
         )
@@ -357,6 +357,29 @@ class Queries(Expressions):
             ),
             "none",
         )
+
+    def page(self) -> tuple[str, str]:
+        """Return a query over the first rows of a table in the order of its key, or an extreme."""
+        table = self.random.choice([each for each in self.schema.tables if each.key])
+        a, b = self.alias(), self.alias()
+        own = Scope().with_columns(a, table.columns)
+        where = self.where(own, "" if self.chance(0.6) else self.by_key(table, a))
+        descending = self.random.choice(("", " DESC"))
+        order = ", ".join(f"{a}.{name}{descending}" for name in table.key)
+        rows = f"FROM {table.name} AS {a}{where}"
+        if self.chance(0.3):
+            column = table.column(self.random.choice((*table.key, *table.indexed)))
+            if column.type not in UNORDERED:
+                function = self.random.choice(("max", "min"))
+                return f"SELECT {function}({a}.{column.name}) {rows}", "total"
+        page = f"(SELECT {a}.* {rows} ORDER BY {order}{self._limit()}) AS {b}"
+        scope = Scope().with_columns(b, table.columns)
+        if self.chance(0.5):
+            page, scope = self._joined(page, b, table, scope)
+        items = ", ".join(self.items(scope, self.types(scope)))
+        if self.chance(0.2):
+            return f"SELECT {items} FROM {page} UNION ALL SELECT {items} FROM {page}", "none"
+        return f"SELECT {items} FROM {page}", "none"
 
     def recursive(self) -> tuple[str, str]:
         """Return a recursive query."""

@@ -68,3 +68,25 @@ async def test_pages_inside_are_those_of_all_rows(env: TestEnvironment, query: s
     told = await env.query("s", f"EXPLAIN {query.format(k='', a=3, n=5)}")
     assert (PAGE in told) == QUERIES[query], told
     await env.ran("s", f"SET search_path = public; DROP SCHEMA {schema} CASCADE")
+
+
+async def test_first_rows_by_functions_of_values_of_any_length(env: TestEnvironment) -> None:
+    """Rows are looked at one by one: whether they are short, and whether they are wanted."""
+    await env.ran("s", "CREATE TABLE numbers (id int PRIMARY KEY, x numeric, t text, g int)")
+    await env.ran("s", "CREATE INDEX ON numbers (g)")
+    values = ", ".join(f"({i}, {i * 7 % 50}.5, 'v{i}', {i % 2})" for i in range(60))
+    await env.ran("s", f"INSERT INTO numbers VALUES {values}, (-1, 2.5, repeat('l', 5000), 1)")
+    for order in ("ORDER BY id DESC", "ORDER BY id"):
+        for where in (
+            "abs(x) > 3",
+            "x > 3::float8",
+            "repeat(t, 2) > 'v'",
+            "x::text <> t AND g = 1",
+        ):
+            query = f"SELECT id FROM numbers WHERE {where} {order}"
+            every = (await env.query("s", query)).splitlines()[:-1]
+            found = await env.query("s", f"{query} LIMIT 5")
+            assert found.splitlines()[:-1] == every[:5], (query, found)
+    found = await env.query("s", "SELECT id FROM numbers WHERE g = 1 AND abs(x) > 3 LIMIT 5")
+    assert len(found.splitlines()) == 6
+    await env.ran("s", "DROP TABLE numbers")
