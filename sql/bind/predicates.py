@@ -23,7 +23,7 @@ from foreshore.sql.bind.row_values import (
     disjunction,
     distinct_rows,
 )
-from foreshore.types import BOOL, UNKNOWN
+from foreshore.types import BOOL, UNKNOWN, without_modifiers
 
 if TYPE_CHECKING:
     from foreshore.sql.bind.binder import Binder
@@ -127,6 +127,30 @@ def _rows_compared(
     return pairs
 
 
+def _of_common_type(
+    binder: "Binder", left: Scalar, values: list[tuple[Value, int]]
+) -> list[tuple[Value, int]]:
+    """Return the items of IN, those without columns as the common type of them and the left side.
+
+    They keep their own types if there is no such type, or only one of them.
+    """
+    items = [value for value, _ in values if not isinstance(value, RowValue)]
+    constants = [item for item in items if not columns_used(item)]
+    if len(items) < len(values) or len(constants) < 2 or all(map(is_unknown, constants)):
+        return values
+    common = select_common_type([type_of(left), *map(type_of, constants)])
+    if common is None:
+        return values
+    found: list[tuple[Value, int]] = []
+    for item, (_, at) in zip(items, values, strict=True):
+        if columns_used(item):
+            found.append((item, at))
+        else:
+            type = without_modifiers(common) if is_unknown(item) else common
+            found.append((to_common(binder.planning, item, type, "IN", at), at))
+    return found
+
+
 def bind_in_list(binder: "Binder", expr: ast.InList) -> Scalar:
     """Return `a IN (b, ...)` as comparisons, or as one with an array if there are many."""
     left = binder.bind_value(expr.arg)
@@ -136,15 +160,7 @@ def bind_in_list(binder: "Binder", expr: ast.InList) -> Scalar:
         return long
     values = [(binder.bind_value(item), at_of(item)) for item in expr.whole]
     if not isinstance(left, RowValue):
-        # All items take one common type if there is one, as in `x IN (1, 2.5)`.
-        scalars = [value for value, _ in values if not isinstance(value, RowValue)]
-        if len(scalars) == len(values) and not any(map(is_unknown, scalars)):
-            common = select_common_type([type_of(left), *map(type_of, scalars)])
-            if common is not None and type_of(left) != UNKNOWN:
-                values = [
-                    (to_common(binder.planning, v, common, "IN", at), at)
-                    for v, (_, at) in zip(scalars, values, strict=True)
-                ]
+        values = _of_common_type(binder, left, values)
     pairs = [(left, value) for value, _ in values]
     if isinstance(row, RowValue):
         pairs = _rows_compared(expr, left, row, [value for value, _ in values])
