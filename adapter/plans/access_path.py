@@ -312,7 +312,7 @@ def find_few(
         return None
     order = _cut_order(query)
     found = range_of_table(relation, keys, order, found) or found
-    return found or first_of_join(relation, keys, order)
+    return found or first_of_join(relation, keys, order or ())
 
 
 def find_index(query: Query, indexes: Indexes, *, by_keys: bool) -> IndexRead | None:
@@ -334,7 +334,7 @@ def find_index(query: Query, indexes: Indexes, *, by_keys: bool) -> IndexRead | 
         return max(lookups, key=lambda each: each[0])[1]
     if not ready:
         return None
-    order = _cut_order(query)
+    order = _cut_order(query) or ()
     ranges = [
         (selectivity(part), IndexRead(index.id, get.id, None, relation, relation, part))
         for index in (ready if by_keys else ())
@@ -385,7 +385,7 @@ def _is_whole(step: KeyStep) -> bool:
     return step.by.index is None or step.columns == step.by.columns
 
 
-def _cut_order(query: Query) -> Sequence[OrderKey]:
-    """Return the order that LIMIT cuts off, if any."""
+def _cut_order(query: Query) -> Sequence[OrderKey] | None:
+    """Return the order that LIMIT cuts off, without keys if it is any; None without LIMIT."""
     is_cut = query.limit is not None or query.finishing.limit is not None
-    return query.finishing.order_by if is_cut and not query.row_outputs else ()
+    return query.finishing.order_by if is_cut and not query.row_outputs else None

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.compute.arrange.arrangement import Arrangement
+from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
 from foreshore.compute.arrange.key import Words, pairs_equal
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Ints, Updates, concat
@@ -246,7 +246,26 @@ class KeyIndex:
         if found is None:
             return None
         views = cast("Sequence[SecondaryView]", found.sources)
-        return partial(rows_under, views, found.layout, used)
+        newest = NOTHING if own is None else own.newest
+        is_known = newest is not None and self.layout.takes_tuples
+        current = partial(self._current, newest or NOTHING) if is_known else None
+        return partial(rows_under, views, found.layout, used, current)
+
+    def _current(
+        self, own: Mapping[Row, Row | None], row: Row, time: Timestamp
+    ) -> tuple[Row, Row | None]:
+        """Return the key of a row, and the row that has it at `time`, with a transaction's own.
+
+        Raises TooManyRows if it has changed since.
+        """
+        key = self.layout.key(row)
+        assert key is not None, self.constraint
+        if key in own:
+            return key, own[key]
+        entry = self.newest.newest(self.layout.hash(key), key)
+        if entry.time > time:
+            raise TooManyRows
+        return key, entry.row
 
     async def prepare_order(self, columns: tuple[int, ...], executor: Executor) -> None:
         """Sort rows by some columns, as far as that may take long."""

@@ -11,7 +11,7 @@ with each merge. They are never changed. A view of the key, made on the event lo
 any thread.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -31,12 +31,15 @@ from foreshore.update import Timestamp
 
 AT_ONCE = 64  # places that are looked at while fewer rows may be wanted
 MOST_ADDED = 4_000  # updates under one hash that are looked at one by one
+MOST_CHECKED = 1_000  # rows that are looked for by their keys, one by one
 FEW_HASHES = 8  # hashes up to which a tail is compared with one after the other
 
 BYTES = Gauge("foreshore_secondary_keys_bytes", "Memory of the secondary keys of tables.")
 
 Matches = Iterator[tuple[Updates, Ints, Ints]]
 Found: TypeAlias = tuple[UpdatesReader, Ints]  # places in updates
+# The key of a row and what that is now; it raises TooManyRows if it has changed since a time.
+Current: TypeAlias = Callable[[Row, Timestamp], tuple[Row, Row | None]]
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -163,20 +166,50 @@ def rows_under(
     views: Sequence[SecondaryView],
     layout: KeyLayout,
     used: Collection[int],
+    current: Current | None,
     keys: Sequence[Row],
     time: Timestamp,
 ) -> tuple[int, Iterator[Row]]:
     """Return about how many rows there are at `time` with one of `keys` of `layout`, and these.
 
     They are what all `views` add up to, with the columns that are `used`. The keys' values are
-    equal in Python if they are in SQL.
+    equal in Python if they are in SQL. Of many, some of which were deleted, each is looked for
+    once more by `current`; without it TooManyRows is raised.
     """
     hashes = [layout.hash(key) for key in keys]
     found = [each for view in views for each in view.under(hashes, layout)] if hashes else []
     count = sum([len(places) for _, places in found])
+    columns, wanted = layout.constraint.columns, frozenset(keys)
     if not all([_are_inserted(*each, time) for each in found]):
+        if count > MOST_ADDED and current is not None:
+            return count, _current_rows(found, columns, wanted, current, time)
         found = _added_up(found, time)
-    return count, _rows_with(found, layout.constraint.columns, used, frozenset(keys))
+    return count, _rows_with(found, columns, used, wanted)
+
+
+def _current_rows(
+    found: Sequence[Found],
+    columns: Sequence[int],
+    keys: frozenset[Row],
+    current: Current,
+    time: Timestamp,
+) -> Iterator[Row]:
+    """Yield the rows with one of `keys` in `columns` among those that were once at places.
+
+    Raises TooManyRows if it looks for many.
+    """
+    seen: set[Row] = set()
+    for reader, places in found:
+        for start in range(0, len(places), AT_ONCE):
+            for at in places[start : start + AT_ONCE].tolist():
+                key, row = current(reader.row(at), time)
+                if key in seen:
+                    continue
+                if len(seen) == MOST_CHECKED:
+                    raise TooManyRows
+                seen.add(key)
+                if row is not None and tuple([row[i] for i in columns]) in keys:
+                    yield row
 
 
 def _rows_with(

@@ -3,6 +3,7 @@
     SELECT ... FROM t WHERE a = 1 AND b BETWEEN 2 AND 9      a range of PRIMARY KEY (a, b)
     SELECT count(*) FROM t WHERE a > 5                       rows that are counted, a range
     SELECT ... FROM t ORDER BY a, b LIMIT 10                 its first rows
+    SELECT ... FROM t WHERE a > 1 LIMIT 10                   first rows of a range, in any order
     SELECT ... FROM t JOIN u USING (k) ORDER BY t.a LIMIT 10 likewise, then rows of u by key
     SELECT t.a, (SELECT count(*) FROM u WHERE u.k = t.a) FROM t ORDER BY t.a LIMIT 10
 
@@ -53,20 +54,25 @@ ORDERED = frozenset("int2 int4 int8 date time timestamp timestamptz text varchar
 
 
 def range_of_table(
-    relation: Relation, keys: KeysOf, order_by: Sequence[OrderKey], found: Restricted | None
+    relation: Relation,
+    keys: KeysOf,
+    order_by: Sequence[OrderKey] | None,
+    found: Restricted | None,
 ) -> Restricted | None:
     """Return the range of a key of the only table of `relation` that holds the rows of a query.
 
-    `order_by` is the order that LIMIT cuts off, if any. `found` is how keys restrict the table;
-    None is returned if that is better. If only the number of rows can tell, which is known when
-    the query runs, both are returned, as one step.
+    `order_by` is the order that LIMIT cuts off: without keys any, None if there is no LIMIT.
+    `found` is how keys restrict the table; None is returned if that is better. If only the number
+    of rows can tell, which is known when the query runs, both are returned, as one step.
     """
     get, chain = single_input(relation), relation
     if get is None:  # rows of one table that are grouped or the like
         reads = [*islice(table_reads(relation), 2)]
         if len(reads) != 1:
             return None
-        get, chain, order_by = reads[0].get, reads[0].chain, ()
+        get, chain, order_by = reads[0].get, reads[0].chain, None
+    if found is not None and not order_by:
+        order_by = None  # rows under keys, of which a part is read, conflict with fewer writes
     steps = [step for key in keys(get.id).keys if (step := _step(chain, get, key, order_by))]
     if not steps:
         return None
@@ -189,14 +195,16 @@ class _Origin:
 
 
 def _step(
-    relation: Relation, get: Get, key: TableKey, order_by: Sequence[OrderKey]
+    relation: Relation, get: Get, key: TableKey, order_by: Sequence[OrderKey] | None
 ) -> RangeStep | None:
     if not key.prefix or key.index is not None:
         return None
     types = get.columns
     columns = tuple(takewhile(lambda i: types[i].type.name in ORDERED, key.columns))
     parts = [Column(i, types[i].type, types[i].nullable) for i in columns]
-    found = key_range(relation, parts, order_by)
+    found = key_range(relation, parts, order_by or ())
+    if found is not None and order_by is not None and not order_by:
+        found = replace(found, is_ordered=True)
     return None if found is None else RangeStep(get.id, key, columns, found)
 
 

@@ -107,6 +107,48 @@ def test_rows_by_other_columns_are_those_of_model(
         asyncio.run(check())
 
 
+@settings(max_examples=examples(100), deadline=None)
+@given(groups, st.lists(rows, max_size=4), st.sampled_from([1, 3, 2048]))
+def test_many_rows_by_other_columns_are_looked_for_one_by_one(
+    steps: list[list[Row] | str], staged: list[Row], tail: int
+) -> None:
+    """Of many rows, some of which were deleted, a reader may want the first ones only."""
+
+    async def check() -> None:
+        index, now, time = KeyIndex(T, Unique("k", (0,)), DESC, 0), dict[int, Row](), 0
+        index.insert([], 0)
+        with ThreadPoolExecutor(1) as executor:
+            for step in steps:
+                if step == "merge":
+                    merge = index.arrangement.next_merge()
+                    if merge is not None:
+                        await index._merge(executor, merge)
+                elif isinstance(step, list):
+                    time += 1
+                    changes = changes_of(now, step)
+                    parts = [KeyedRows(index.layout, table(changes))] if changes else []
+                    index.insert(parts, time)
+                await index.prepare((1,), None, executor)
+                find = index.rows_by((1,), {0, 1, 2})
+                assert find is not None
+                expected = Counter(row for row in now.values() if row[1] in (1, 2))
+                assert Counter(find([(1,), (2,)], time)[1]) == expected
+            own = OwnRows(index.layout)
+            written = table(changes_of(now, staged))
+            own.add(KeyedRows(index.layout, written), written)
+            await index.prepare((1,), own, executor)
+            find = index.rows_by((1,), {0, 1, 2}, own)
+            assert find is not None
+            expected = Counter(row for row in now.values() if row[1] in (1, 2))
+            assert Counter(find([(1,), (2,)], time)[1]) == expected
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrangement_module, "TAIL_ROWS", tail)
+        patch.setattr(layout_module, "TAIL_ROWS", tail)
+        patch.setattr(secondary_module, "MOST_ADDED", 0)
+        asyncio.run(check())
+
+
 def under(found: object, time: int) -> Counter[Row]:
     keys = [pa.array([a for a, _ in KEYS], pa.int32()), pa.array([b for _, b in KEYS])]
     places, batch = found.find(keys, time)  # type: ignore[attr-defined]
