@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
-from foreshore.compute.arrange.row_reader import UpdatesReader
+from foreshore.compute.arrange.row_reader import Reader, UpdatesReader
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat
 from foreshore.compute.keys.layout import KeyLayout
 from foreshore.compute.keys.look_up import added_up
@@ -54,6 +54,7 @@ class Sorted:
     layout: KeyLayout
     reader: UpdatesReader
     present: int  # how many of the first columns of the key have no NULL
+    reads: tuple[Reader, ...]  # of the columns of the key, whose values compare as SQL's do
 
     @classmethod
     def of(cls, updates: Updates, layout: KeyLayout) -> "Sorted":
@@ -61,15 +62,20 @@ class Sorted:
         reader = UpdatesReader(updates, [column.type for column in layout.columns])
         key = layout.key_of(updates.rows)
         present = sum(1 for _ in takewhile(lambda column: not column.null_count, key))
-        return cls(updates, _order(key), layout, reader, present)
+        reads = tuple(
+            [
+                _decimals(reader.columns[i]) if type.name == "numeric" else reader.columns[i]
+                for i, type in zip(layout.constraint.columns, layout.types, strict=True)
+            ]
+        )
+        return cls(updates, _order(key), layout, reader, present, reads)
 
     def value(self, place: int, width: int) -> Value:
         """Return the first columns of the key at a place of the order."""
         return self._value_at(self.order[place], width)
 
     def _value_at(self, at: int, width: int) -> Value:
-        columns = self.layout.constraint.columns[:width]
-        return tuple([_comparable(self.reader.columns[i](at)) for i in columns])
+        return tuple([_comparable(read(at)) for read in self.reads[:width]])
 
     def first(self, value: Value, *, after: bool) -> int:
         """Return the first place from which keys are `value` or greater, or come after it."""
@@ -83,7 +89,7 @@ class Sorted:
                 return len(order)
         find, width = _bisect(after=after), len(value)
         wanted = tuple([datum for _, datum in value])
-        reads = [self.reader.columns[i] for i in self.layout.constraint.columns[:width]]
+        reads = self.reads[:width]
         if width == 1:
             return find(order, wanted[0], key=reads[0])
         return find(order, wanted, key=lambda at: tuple([read(at) for read in reads]))
@@ -328,6 +334,14 @@ def _number(value: object, type: SqlType) -> object:
         return value
     number = Decimal(str(value))
     return Decimal("Infinity") if number.is_nan() else number  # integers are less than both
+
+
+def _decimals(read: Reader) -> Reader:
+    def decimal(at: int) -> Any:
+        datum = read(at)
+        return None if datum is None else Decimal(str(datum))
+
+    return decimal
 
 
 def _comparable(datum: object) -> tuple[int, object]:

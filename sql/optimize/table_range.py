@@ -49,8 +49,11 @@ from foreshore.sql.optimize.lookup import definitions_of
 from foreshore.sql.optimize.restrict import restricted
 from foreshore.sql.optimize.table_reads import starts_of, table_reads
 
-# The order of these is that of their data, in Arrow and in Python.
-ORDERED = frozenset("int2 int4 int8 date time timestamp timestamptz text varchar name".split())
+# The order of these is that of their data, in Arrow and in Python; numerics of a scale are ordered
+# likewise, as decimals.
+ORDERED = frozenset(
+    "int2 int4 int8 numeric date time timestamp timestamptz text varchar name".split()
+)
 
 
 def range_of_table(

@@ -90,3 +90,33 @@ async def test_first_rows_by_functions_of_values_of_any_length(env: TestEnvironm
     found = await env.query("s", "SELECT id FROM numbers WHERE g = 1 AND abs(x) > 3 LIMIT 5")
     assert len(found.splitlines()) == 6
     await env.ran("s", "DROP TABLE numbers")
+
+
+async def test_numerics_are_read_in_order(env: TestEnvironment) -> None:
+    """Of values whose texts have another order, with NULLs, and of a transaction's own rows."""
+    rng = random.Random(7)
+    await env.ran("s", "CREATE TABLE prices (id int PRIMARY KEY, p numeric(10, 2), q int)")
+    await env.ran("s", "CREATE INDEX ON prices (p); CREATE INDEX ON prices (q, p)")
+
+    def row(id: int) -> str:
+        price = rng.choice(["NULL", *(f"{rng.uniform(-200, 2000):.2f}" for _ in range(9))])
+        return f"({id}, {price}, {rng.randrange(3)})"
+
+    await env.ran("s", f"INSERT INTO prices VALUES {', '.join(map(row, range(400)))}")
+    for own in (False, True):
+        if own:
+            await env.ran("s", "BEGIN; DELETE FROM prices WHERE id % 3 = 1")
+            await env.ran("s", f"INSERT INTO prices VALUES {', '.join(map(row, range(900, 960)))}")
+        for where in ("true", "p > 99.5", "p BETWEEN -20 AND 100", "p <= 1000::numeric", "q = 1"):
+            for order in ("ASC", "DESC", "DESC NULLS LAST"):
+                sql = f"SELECT p FROM prices WHERE {where} ORDER BY p{{}} {order} LIMIT 7 OFFSET 2"
+                found = await env.query("s", sql.format(""))
+                assert found == await env.query("s", sql.format(" + 0")), sql
+            sql = f"SELECT max(p{{}}), count(p) FROM prices WHERE {where}"
+            assert await env.query("s", sql.format("")) == await env.query("s", sql.format(" + 0"))
+            sql = f"SELECT min(p{{}}) FROM prices WHERE {where}"
+            assert await env.query("s", sql.format("")) == await env.query("s", sql.format(" + 0"))
+    await env.ran("s", "ROLLBACK")
+    told = await env.query("s", "EXPLAIN SELECT id FROM prices ORDER BY p DESC LIMIT 3")
+    assert PAGE in told, told
+    await env.ran("s", "DROP TABLE prices")
