@@ -38,7 +38,7 @@ from foreshore.sql.optimize.key_steps import (
 )
 from foreshore.sql.optimize.lookup import literal_lookup
 from foreshore.sql.optimize.optional import optional_steps
-from foreshore.sql.optimize.pages import restricted_to_pages
+from foreshore.sql.optimize.pages import restricted_to_pages, restricted_to_ranges
 from foreshore.sql.optimize.recursive_steps import RestrictedBlock, restricted_block
 from foreshore.sql.optimize.restrict import restricted
 from foreshore.sql.optimize.table_range import first_of_join, range_of_table, selectivity
@@ -312,7 +312,10 @@ def find_few(
         return None
     order = _cut_order(query)
     found = range_of_table(relation, keys, order, found) or found
-    return found or first_of_join(relation, keys, order or ())
+    found = found or first_of_join(relation, keys, order or ())
+    if found is None or found.reads_whole:
+        return restricted_to_ranges(relation, keys) or found
+    return found
 
 
 def find_index(query: Query, indexes: Indexes, *, by_keys: bool) -> IndexRead | None:

@@ -157,6 +157,11 @@ class Restricted:
     steps: tuple[Step, ...]
     relation: Relation
 
+    @property
+    def reads_whole(self) -> bool:
+        """Whether a table is read as a whole."""
+        return any(isinstance(step, WholeStep) for step in self.steps)
+
 
 def may_change_while_waiting(scalar: Scalar) -> bool:
     """Return whether an environment value may change while a statement waits."""

@@ -1,8 +1,9 @@
-"""Find pages inside of a query: first rows of a table in the order of one of its keys.
+"""Find pages and ranges inside of a query: rows of a table in the order of one of its keys.
 
     SELECT ... FROM (SELECT * FROM t ORDER BY at DESC LIMIT 10) p JOIN u ON u.id = p.u
     SELECT ... WHERE id = (SELECT id FROM t WHERE a = 1 ORDER BY at LIMIT 1)
     SELECT max(at) FROM t                                              a page of one row
+    SELECT ... FROM t JOIN u ON u.id = t.u WHERE t.at > now() - interval '1 hour'        a range
 
 The first rows of the table up to the last one of the page are enough for it. The other tables of
 the query are read by keys, which rows of pages may give.
@@ -33,7 +34,8 @@ from foreshore.ids import GlobalId
 from foreshore.sql.optimize.key_steps import KeysOf, Page, RangeStep, Restricted, TableKeys
 from foreshore.sql.optimize.lookup import definitions_of
 from foreshore.sql.optimize.restrict import restricted
-from foreshore.sql.optimize.table_range import range_of_table
+from foreshore.sql.optimize.table_range import range_of_table, selectivity
+from foreshore.sql.optimize.table_reads import table_reads
 from foreshore.types import BOOL, INT8
 
 
@@ -41,13 +43,38 @@ def restricted_to_pages(relation: Relation, keys: KeysOf) -> Restricted | None:
     """Return the steps that read pages, and other tables by keys; None if there are no pages."""
     pages = _Pages(keys)
     paged = pages.named(relation)
-    if not pages.steps:
-        return None
-    names = {step.rows for step in pages.steps}
-    if sources_of(paged) <= names:
-        return Restricted(tuple(pages.steps), paged)
-    few = restricted(paged, lambda id: TableKeys(given=True) if id in names else keys(id))
-    return None if few is None else Restricted((*pages.steps, *few.steps), few.relation)
+    return _beside(pages.steps, paged, keys) if pages.steps else None
+
+
+def restricted_to_ranges(relation: Relation, keys: KeysOf) -> Restricted | None:
+    """Return the steps that read ranges of as few tables as possible, and others by keys.
+
+    None if these do not find all rows, and tables would be read whole.
+    """
+    ranges: list[tuple[Relation, RangeStep]] = []
+    for read in table_reads(relation):
+        match range_of_table(read.chain, keys, None, restricted(read.chain, keys)):
+            case Restricted(steps=(RangeStep() as step,)):
+                ranges.append((read.chain, step))
+    ranges.sort(key=lambda each: selectivity(each[1].range), reverse=True)
+    steps: list[RangeStep] = []
+    for chain, step in ranges:
+        name = GlobalId(f"{step.table}_range{len(steps) + 1}")
+        steps.append(replace(step, alias=name))
+        relation = _replaced(relation, chain, _renamed(chain, name))
+        found = _beside(steps, relation, keys)
+        if found is not None and not found.reads_whole:
+            return found
+    return None
+
+
+def _beside(steps: Sequence[RangeStep], relation: Relation, keys: KeysOf) -> Restricted | None:
+    """Return steps with those that find the rows of the other tables by keys; None if none do."""
+    names = {step.rows for step in steps}
+    if sources_of(relation) <= names:
+        return Restricted(tuple(steps), relation)
+    few = restricted(relation, lambda id: TableKeys(given=True) if id in names else keys(id))
+    return None if few is None else Restricted((*steps, *few.steps), few.relation)
 
 
 class _Pages:
@@ -121,6 +148,16 @@ class _Pages:
         decided = {*places, *step.columns[:equal]}
         unique = (key for key in self._keys(step.table).keys if key.constraint is not None)
         return () if any(decided.issuperset(key.columns) for key in unique) else places
+
+
+def _replaced(relation: Relation, part: Relation, other: Relation) -> Relation:
+    """Return a relation with another one in place of a part."""
+    if relation is part:
+        return other
+    inputs = inputs_of(relation)
+    kept = tuple([_replaced(input, part, other) for input in inputs])
+    changed = any(a is not b for a, b in zip(inputs, kept, strict=True))
+    return with_inputs(relation, kept) if changed else relation
 
 
 def _renamed(chain: Relation, name: GlobalId) -> Relation:

@@ -31,6 +31,14 @@ QUERIES = {
     "SELECT min(c{k}) FROM orders WHERE v = {a}": True,
     "SELECT * FROM orders WHERE id = (SELECT max(id{k}) FROM orders)": True,
     "SELECT min(id{k}), max(id{k}) FROM orders": False,
+    # Ranges of one table, and what their rows find by keys.
+    "SELECT o.id, k.name FROM orders o JOIN customers k ON k.id = o.c WHERE o.id{k} > {a} * 60": None,
+    "SELECT o.id, k.name FROM orders o LEFT JOIN customers k ON k.id = o.c AND k.g > 2"
+    " WHERE o.id{k} BETWEEN {a} AND {a} + {n}": None,
+    "SELECT id FROM orders WHERE id{k} < {n} UNION ALL SELECT id FROM orders WHERE id{k} = {a}": None,
+    "SELECT id FROM orders WHERE id{k} < {n} EXCEPT SELECT id FROM customers WHERE id{k} > {a}": None,
+    "SELECT k.id, (SELECT count(*) FROM orders o WHERE o.c = k.id) FROM customers k"
+    " WHERE k.id{k} BETWEEN {a} AND {a} + 5": None,
     "SELECT * FROM (SELECT id FROM orders ORDER BY v * 2{k} LIMIT {n}) o": False,
     "SELECT * FROM (SELECT id FROM orders ORDER BY id{k} LIMIT {n}) o, customers": False,
 }
@@ -66,7 +74,8 @@ async def test_pages_inside_are_those_of_all_rows(env: TestEnvironment, query: s
                 assert sorted(found.splitlines()) == sorted(every.splitlines()), (query, n)
         await env.ran("s", "ROLLBACK")
     told = await env.query("s", f"EXPLAIN {query.format(k='', a=3, n=5)}")
-    assert (PAGE in told) == QUERIES[query], told
+    reads_page = QUERIES[query]
+    assert "Used key" in told if reads_page is None else (PAGE in told) == reads_page, told
     await env.ran("s", f"SET search_path = public; DROP SCHEMA {schema} CASCADE")
 
 
