@@ -46,16 +46,14 @@ def check_given_back() -> None:
     engine = DuckDbEngine()
     try:
         engine.evaluate(distinct_texts(10), {}, 0)
-        before = resident_bytes()
-        grown: list[int] = []
+        before, _ = resident_bytes(), peak(reset=True)
 
         def evaluate() -> None:
             rows = engine.evaluate(distinct_texts(1_000_000), {}, 0)
             assert rows["c0"].to_pylist() == [1_000_000]
-            grown.append(resident_bytes() - before)
 
         giving_back(evaluate)()
-        assert grown[0] > MUCH
+        assert peak() - before > MUCH
         until(lambda: resident_bytes() < before + MUCH, "the memory is given back")
     finally:
         engine.close()
