@@ -129,7 +129,7 @@ def test_chart_is_left_for_a_result_that_has_none(shown: Console, filled: Server
     shown.page.get_by_test_id("plan").wait_for()
     shown.run("SELECT 'no number' AS t")
     shown.sees("no number")
-    assert shown.page.get_by_role("button", name="Chart").is_disabled()
+    shown.page.get_by_role("button", name="Chart", disabled=True).wait_for()
     shown.run("SELECT 'a' AS t, 5 AS five, 6 AS six")
     shown.page.locator(".chart svg").wait_for()
     assert shown.page.get_by_text("A chart needs").count() == 0
