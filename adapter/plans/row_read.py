@@ -278,9 +278,9 @@ class RowRead:
             return None
         left, taken, more = iter(rows), list[Row](), limit + offset
         while True:
-            before = len(taken)
-            taken += islice(left, more)
-            if len(taken) > self.program.most:
+            before, most = len(taken), self.program.most
+            taken += islice(left, min(more, most + 1 - before))
+            if len(taken) > most:
                 return None
             found = self._found(others, {first.rows: taken}, args, value, find)
             done = None if found is None else self._finished(found, args, value)
@@ -369,7 +369,7 @@ def _rows_of_page(
     wanted, left, taken, more = limit + offset, iter(rows), list[Row](), limit + offset
     while True:
         before = len(taken)
-        taken += islice(left, more)
+        taken += islice(left, min(more, most + 1 - before))
         if len(taken) > most:
             raise TooMany
         if len(taken) < before + more:

@@ -42,6 +42,7 @@ Value: TypeAlias = tuple[tuple[int, object], ...]  # of the first columns; NULL 
 NULL = (1, 0)
 FEW_MERGED = 64  # updates that are looked at one by one, where rows were deleted
 SLICE = 1_024  # of each run, in the first slice after these
+MOST_MERGED = 4_000  # updates of one key, which are looked at one by one
 MOST_READ = 16_000  # updates on the event loop
 
 
@@ -165,11 +166,21 @@ class OrderedView:
         return self._slices(self._cursors(span), span, time, few)
 
     def _slices(
-        self, cursors: "Sequence[_Cursor]", span: Span, time: Timestamp, few: int
+        self,
+        cursors: "Sequence[_Cursor]",
+        span: Span,
+        time: Timestamp,
+        few: int,
+        most: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
+        """Yield what `slices` does; raises TooManyRows before it takes more than `most` updates."""
         width = len(self.layout.types)
         while True:
             cut = _cut(cursors, few, width, span) if span.is_ordered else None
+            if most is not None:
+                most -= sum([each.count(cut) for each in cursors])
+                if most < 0:
+                    raise TooManyRows
             taken = [part for each in cursors if len(part := each.take(cut))]
             yield self._rows(taken, time)
             if not any(map(len, cursors)):
@@ -215,6 +226,8 @@ class OrderedView:
             found: dict[int, tuple[Sorted, int]] = {}
             for _, row_hash, diff, part, at in same:
                 count += 1
+                if count > MOST_MERGED:
+                    raise TooManyRows
                 sums[row_hash] = sums.get(row_hash, 0) + diff
                 found[row_hash] = part, at
             for row_hash, left in sums.items():
@@ -231,8 +244,7 @@ class OrderedView:
         self, cursors: "Sequence[_Cursor]", span: Span, used: Collection[int], time: Timestamp
     ) -> Iterator[Row]:
         """Yield the rows that cursors are at, as `rows` does, of many updates at once."""
-        most = sum(map(len, cursors)) - MOST_READ
-        for rows in self._slices(cursors, span, time, SLICE):
+        for rows in self._slices(cursors, span, time, SLICE, MOST_READ):
             order = _order(self.layout.key_of(rows))
             ordered = rows.take(pa.array(order[::-1] if span.descending else order))
             yield from zip(
@@ -244,8 +256,6 @@ class OrderedView:
                 ),
                 strict=True,
             )
-            if sum(map(len, cursors)) < most:
-                raise TooManyRows
 
     def _cursors(self, span: Span) -> "list[_Cursor]":
         low, high = _value_of(span.low), _value_of(span.high)
@@ -289,18 +299,27 @@ class _Cursor:
         """Return the key of the update that is so far on in the direction."""
         return self.part.value(self.end - 1 - at if self._descending else self.begin + at, width)
 
+    def count(self, cut: Value | None) -> int:
+        """Return how many updates there are up to `cut`."""
+        begin, end = self._up_to(cut)
+        return end - begin
+
     def take(self, cut: Value | None) -> Updates:
         """Return the updates up to `cut`, all without one, which are taken then."""
-        begin, end = self.begin, self.end
-        if cut is not None and self._descending:
-            begin = min(max(self.part.first(cut, after=False), begin), end)
-        elif cut is not None:
-            end = max(min(self.part.first(cut, after=True), end), begin)
+        begin, end = self._up_to(cut)
         if self._descending:
             self.end = begin
         else:
             self.begin = end
         return self.part.updates.take(self.part.order[begin:end])
+
+    def _up_to(self, cut: Value | None) -> tuple[int, int]:
+        begin, end = self.begin, self.end
+        if cut is not None and self._descending:
+            begin = min(max(self.part.first(cut, after=False), begin), end)
+        elif cut is not None:
+            end = max(min(self.part.first(cut, after=True), end), begin)
+        return begin, end
 
 
 def _cut(cursors: Sequence[_Cursor], few: int, width: int, span: Span) -> Value | None:
