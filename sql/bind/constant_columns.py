@@ -127,7 +127,9 @@ _READ_BY_COLUMN = frozenset(
     ("int2", "int4", "int8", "float4", "float8", "numeric", "date", "timestamp", "timestamptz")
 )
 _BEGINS_NUMBER = frozenset("+-0123456789")
-_NAMES_ZONE = re.compile(r"'[^']*:[^']*(?:[+-][0-9]{2}(?::?[0-9]{2})?|Z)'")
+_NAMES_ZONE = re.compile(
+    r"'[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9:.]+(?:[+-][0-9]{2}(?::?[0-9]{2})?|Z)'", re.ASCII
+)
 LONGEST_READ = 100  # characters of a string that is read by column
 
 

@@ -96,7 +96,7 @@ class _Form:
 
 
 class _List:
-    """What is known of a list of rows so far."""
+    """The runs of a list of rows, as far as it has been read, and the forms that they have."""
 
     def __init__(self) -> None:
         self.forms: dict[str, _Form] = {}

@@ -59,3 +59,29 @@ async def test_many_values_of_arguments_are_written_in_order(
     deleted = await told(f"DELETE FROM t WHERE k IN ({listed})", ", ".join(map(str, range(count))))
     assert deleted == [f"DELETE {count}"]
     assert await own_env.query("s", "SELECT min(k), max(k) FROM t") == f"{count}|{count}\nSELECT 1"
+
+
+@pytest.mark.parametrize(
+    ("type", "literal", "setting"),
+    [
+        ("timestamptz", "'10:00 2024-01-15'", "TimeZone = 'Europe/Berlin'"),  # it names no zone
+        ("timestamptz", "'2024-01-15 10:00'", "TimeZone = 'Europe/Berlin'"),
+        ("timestamptz", "'2024-01-15 10:00+05'", "TimeZone = 'Europe/Berlin'"),
+        ("date", "'01/02/2024'", "datestyle = 'SQL, DMY'"),
+        ("timestamp", "'2024-01-01 00:00:00.7'::timestamp(0)", "datestyle = 'ISO'"),
+        ("time", "'10:00:00.7'::time(0)", "datestyle = 'ISO'"),
+        ("date", "'2024-01-01 23:00:00'::timestamp", "datestyle = 'ISO'"),
+        ("numeric(10, 2)", "'1.555'::numeric(10, 1)", "datestyle = 'ISO'"),
+        ("text", "'abc  '::char(8)", "datestyle = 'ISO'"),
+    ],
+)
+async def test_a_literal_means_the_same_in_many_rows(
+    own_env: TestEnvironment, type: str, literal: str, setting: str
+) -> None:
+    found = []
+    for count in (1, 200):
+        await own_env.query("s", f"CREATE TABLE v{count} (i int, v {type}); SET {setting}")
+        rows = ", ".join(f"({i}, {literal})" for i in range(count))
+        await own_env.ran("s", f"INSERT INTO v{count} VALUES {rows}")
+        found.append(await own_env.query("s", f"SELECT DISTINCT v FROM v{count}"))
+    assert found[0] == found[1]
