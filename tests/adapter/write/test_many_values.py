@@ -67,7 +67,6 @@ async def test_many_values_of_arguments_are_written_in_order(
         ("timestamptz", "'10:00 2024-01-15'", "TimeZone = 'Europe/Berlin'"),  # it names no zone
         ("timestamptz", "'2024-01-15 10:00'", "TimeZone = 'Europe/Berlin'"),
         ("timestamptz", "'2024-01-15 10:00+05'", "TimeZone = 'Europe/Berlin'"),
-        ("date", "'01/02/2024'", "datestyle = 'SQL, DMY'"),
         ("timestamp", "'2024-01-01 00:00:00.7'::timestamp(0)", "datestyle = 'ISO'"),
         ("time", "'10:00:00.7'::time(0)", "datestyle = 'ISO'"),
         ("date", "'2024-01-01 23:00:00'::timestamp", "datestyle = 'ISO'"),
