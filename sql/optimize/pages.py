@@ -60,8 +60,11 @@ def restricted_to_ranges(relation: Relation, keys: KeysOf) -> Restricted | None:
     steps: list[RangeStep] = []
     for chain, step in ranges:
         name = GlobalId(f"{step.table}_range{len(steps) + 1}")
+        ranged = _replaced(relation, chain, _renamed(chain, name))
+        if ranged is relation:
+            continue  # it stands in two places, and has a name
+        relation = ranged
         steps.append(replace(step, alias=name))
-        relation = _replaced(relation, chain, _renamed(chain, name))
         found = _beside(steps, relation, keys)
         if found is not None and not found.reads_whole:
             return found
@@ -131,13 +134,15 @@ class _Pages:
         name = GlobalId(f"{get.id}_page{len(self.steps) + 1}")
         own = _renamed(chain, name)
         if isinstance(node, TopK):
-            page = Page(own, limit, offset, self._ties(step, chain, order))
+            page = Page(own, limit, offset, self._ties(step, get, chain, order))
         else:
             page = Page(_without_null(own, order), limit, offset, ())
         self.steps.append(replace(step, page=page, alias=name))
         return with_inputs(node, (own,))
 
-    def _ties(self, step: RangeStep, chain: Relation, order: Sequence[OrderKey]) -> tuple[int, ...]:
+    def _ties(
+        self, step: RangeStep, get: Get, chain: Relation, order: Sequence[OrderKey]
+    ) -> tuple[int, ...]:
         """Return the columns of the table that order a page; none if these order all rows."""
         low, high = step.range.low.values, step.range.high.values
         pairs = zip(low, high, strict=False)
@@ -145,7 +150,8 @@ class _Pages:
         definitions = definitions_of(chain) or []
         by = [definitions[key.expr.index] for key in order if isinstance(key.expr, Column)]
         places = tuple([each.index for each in by if isinstance(each, Column)])
-        decided = {*places, *step.columns[:equal]}
+        # Rows without a value are equal in no key, so that it does not order them.
+        decided = {i for i in places if not get.columns[i].nullable} | {*step.columns[:equal]}
         unique = (key for key in self._keys(step.table).keys if key.constraint is not None)
         return () if any(decided.issuperset(key.columns) for key in unique) else places
 

@@ -7,7 +7,7 @@ import pytest
 from tests.adapter.harness import TestEnvironment
 
 SETUP = """CREATE TABLE orders (id int PRIMARY KEY, c int, v int);
-CREATE TABLE customers (id int PRIMARY KEY, g int, name text);
+CREATE TABLE customers (id int PRIMARY KEY, g int, name text, mail int UNIQUE);
 CREATE INDEX ON orders (c); CREATE INDEX ON orders (v, c); CREATE INDEX ON customers (g)"""
 PAGE = "in the order of"  # EXPLAIN: until there are enough rows
 # Queries, and whether they read pages. `+ 0` in place of {k} keeps the meaning and has no key.
@@ -25,6 +25,7 @@ QUERIES = {
     "SELECT * FROM (SELECT v, id FROM orders ORDER BY v{k} LIMIT {n}) o": True,
     "SELECT * FROM (SELECT c, v FROM orders WHERE c > 3 ORDER BY c{k} DESC NULLS FIRST LIMIT {n}) o": True,
     "SELECT * FROM (SELECT id FROM orders WHERE v = 3 ORDER BY c{k} LIMIT {n}) o": True,
+    "SELECT * FROM (SELECT id, mail FROM customers ORDER BY mail{k} DESC LIMIT {n}) o": True,
     "SELECT max(id{k}) FROM orders": True,
     "SELECT min(id{k}) FROM orders WHERE v % 7 > 3": True,
     "SELECT max(c{k}), 1 FROM orders": True,
@@ -56,7 +57,8 @@ async def test_pages_inside_are_those_of_all_rows(env: TestEnvironment, query: s
             for i in rng.sample(range(2000), size)
         )
         customers = ", ".join(
-            f"({i}, {rng.choice([*range(6), 'NULL'])}, 'n{i}')" for i in rng.sample(range(50), 35)
+            f"({i}, {rng.choice([*range(6), 'NULL'])}, 'n{i}', {rng.choice([i * 7 % 50, 'NULL'])})"
+            for i in rng.sample(range(50), 35)
         )
         await env.ran("s", "DELETE FROM orders; DELETE FROM customers")
         await env.ran("s", f"INSERT INTO customers VALUES {customers}")
